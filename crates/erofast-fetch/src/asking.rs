@@ -27,6 +27,9 @@ const PAUSES: [Duration; 3] = [
     Duration::from_millis(1600),
 ];
 
+/// The bytes of the first answer: over a connection that begins slowly, one block takes as long.
+pub const FIRST: u64 = 2 * BLOCK;
+
 /// Pauses until a registry supports ranges of a blob: the first and the longest.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 const LONGEST_WAIT: Duration = Duration::from_secs(4);
@@ -237,7 +240,7 @@ async fn first_block_of_blob(server: &Server, options: &Options) -> Result<Respo
 
 /// The answer with the first block.
 pub async fn first_block(server: &Server, options: &Options) -> Result<Response, Failure> {
-    patiently(options, async || server.get(&(0..BLOCK), None).await).await
+    patiently(options, async || server.get(&(0..FIRST), None).await).await
 }
 
 /// Retries after temporary failures, within the time limit.

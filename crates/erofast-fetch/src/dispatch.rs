@@ -1,5 +1,6 @@
-//! Keeps as many ranges in flight as allowed.
+//! Keeps as many ranges in flight as allowed, and the link from being idle.
 
+use std::ops::Range;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -25,11 +26,37 @@ pub async fn run(fetch: &Rc<Fetch>) {
 
 fn dispatch(fetch: &Rc<Fetch>) {
     while let Some(run) = fetch.next_run() {
+        begin(fetch, run);
+    }
+    if let Some(pause) = fetch.link.pause() {
         let fetch = Rc::clone(fetch);
         tokio::task::spawn_local(async move {
-            let outcome = range::transfer(&fetch, &run).await;
-            fetch.ended(run, outcome.err());
-            dispatch(&fetch);
+            tokio::time::sleep(pause).await;
+            fill(&fetch);
         });
+    } else {
+        fill(fetch);
     }
+}
+
+/// Requests what may be wanted next, while the link is idle.
+fn fill(fetch: &Rc<Fetch>) {
+    if fetch.link.pause().is_some() {
+        return;
+    }
+    let idle = || fetch.last_read.next_run(fetch.link.idle_blocks()?);
+    while let Some((image, run)) = idle() {
+        image.count(|counters| counters.ahead_bytes += image.bytes(&run));
+        begin(&image, run);
+    }
+}
+
+fn begin(fetch: &Rc<Fetch>, run: Range<u64>) {
+    let flight = fetch.link.send(fetch.bytes(&run));
+    let fetch = Rc::clone(fetch);
+    tokio::task::spawn_local(async move {
+        let outcome = range::transfer(&fetch, &run, flight).await;
+        fetch.ended(run, outcome.err());
+        dispatch(&fetch);
+    });
 }

@@ -3,7 +3,7 @@
 mod comparison;
 mod window;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,12 +17,13 @@ use rustix::io::Errno;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
+use crate::ahead::{LastRead, Spots};
 use crate::client::Client;
 use crate::connections::stalled;
 use crate::failure::Failure;
 use crate::given_up::GivenUp;
 use crate::http::Server;
-use crate::pace::Pace;
+use crate::link::Link;
 use crate::readers::Readers;
 use crate::room::Room;
 use crate::streams::Streams;
@@ -53,8 +54,12 @@ pub struct Fetch {
     verification: Verification,
     waiting: RefCell<Waiting>,
     streams: RefCell<Streams>,
-    /// How many bytes are worth a round trip.
-    pub pace: Pace,
+    /// What the link carries, and the images that share it.
+    pub link: Rc<Link>,
+    pub last_read: Rc<LastRead>,
+    spots: RefCell<Spots>,
+    /// Whether a launch profile says what is read next, or may soon.
+    predicted: Cell<bool>,
     asked: Notify,
     counters: RefCell<Counters>,
     given_up: RefCell<GivenUp>,
@@ -69,6 +74,7 @@ impl Fetch {
         identity: Identity,
         (server, room): (Server, Room),
         (parent, readers): (Rc<OwnedFd>, Rc<Readers>),
+        (link, last_read): (Rc<Link>, Rc<LastRead>),
     ) -> Rc<Fetch> {
         let fetch = Rc::new(Fetch {
             verification: Verification::new(&identity, &room),
@@ -83,7 +89,10 @@ impl Fetch {
             clients: RefCell::default(),
             waiting: RefCell::new(Waiting::new()),
             streams: RefCell::default(),
-            pace: Pace::default(),
+            link,
+            last_read,
+            spots: RefCell::default(),
+            predicted: Cell::default(),
             asked: Notify::new(),
             counters: RefCell::default(),
             given_up: RefCell::default(),
@@ -130,6 +139,12 @@ impl Fetch {
         let _ = send(&self.parent, &News::Launches, &[file.as_fd()]);
     }
 
+    /// Notes that a launch profile is being looked for, or that there is none.
+    pub fn expect_profile(&self, may_come: bool) {
+        self.predicted.set(may_come);
+        self.asked.notify_one();
+    }
+
     /// Sends one line for the log.
     pub fn note(&self, line: &str) {
         if let Some(early) = self.early.borrow_mut().as_mut() {
@@ -146,10 +161,11 @@ impl Fetch {
     }
 
     /// Takes a question.
-    pub fn ask(&self, client: &Client, question: &Question) {
+    pub fn ask(self: &Rc<Self>, client: &Client, question: &Question) {
         let reply = |errno, text| client.reply(Reply::new(question.id, errno, text));
         match (question.class, self.refusal()) {
             (Class::Counters, _) => reply(0, self.counted()),
+            (Class::Related, _) => self.relate(question),
             (_, Some(line)) => reply(Errno::IO.raw_os_error(), line),
             (Class::Forget, None) => {
                 self.forget(question);
@@ -165,7 +181,7 @@ impl Fetch {
     }
 
     /// Answers immediately if all blocks are present.
-    fn want(&self, client: &Client, question: &Question) {
+    fn want(self: &Rc<Self>, client: &Client, question: &Question) {
         let order = question.ranges.iter().map(blocks).collect();
         let asker = (Some(client.clone()), question.id);
         let mut asked = Asked::new(asker, question.class, self.missing(question), order);
@@ -186,8 +202,15 @@ impl Fetch {
             );
         }
         let mut ahead = 0..0;
-        if asked.class == Class::Demand && !self.waiting.borrow().has_profile() {
-            (ahead, asked.mark) = self.ahead(&asked.missing);
+        if asked.class == Class::Profile {
+            self.predicted.set(true);
+        }
+        if asked.class == Class::Demand {
+            self.link.serves(false);
+            self.look_around(&asked.missing);
+            if !self.has_profile() {
+                (ahead, asked.mark) = self.ahead(&asked.missing);
+            }
         }
         self.waiting.borrow_mut().push(asked);
         self.read_ahead(ahead);
@@ -261,6 +284,7 @@ impl Fetch {
     /// Notes that bytes arrived.
     pub fn heard(&self, bytes: u64) {
         self.waiting.borrow_mut().heard(bytes);
+        self.link.heard(bytes);
     }
 
     /// The deadline for a range's next block: all in flight share the link.
@@ -285,14 +309,21 @@ impl Fetch {
 
     /// The blocks of the next range, which is in flight from now on.
     pub fn next_run(&self) -> Option<Range<u64>> {
-        let (ranges, together) = (self.pace.ranges(), self.pace.together());
-        self.waiting.borrow_mut().next_run(ranges, together)
+        let link = &self.link;
+        let (ranges, together, most) = (link.ranges(), link.together(), link.wanted_blocks());
+        self.waiting.borrow_mut().next_run(ranges, together, most)
+    }
+
+    /// The bytes of these blocks.
+    pub fn bytes(&self, run: &Range<u64>) -> u64 {
+        self.room.range(run.end - 1).end - self.room.range(run.start).start
     }
 
     /// Notes the end of a range, and its failure if any.
     pub fn ended(&self, run: Range<u64>, failure: Option<Failure>) {
         if failure.is_some() {
             self.count(|counters| counters.failures += 1);
+            self.spots.borrow_mut().clear();
         }
         let given_up = self.waiting.borrow_mut().ended(run, failure.as_ref());
         for asked in given_up {
@@ -343,6 +374,9 @@ impl Fetch {
     /// Answers a question whose blocks have all arrived, unless a comparison may find them wrong.
     fn answer_complete(&self, asked: Asked) {
         if let Some(asked) = self.verification.hold(asked) {
+            if asked.class == Class::Demand {
+                self.link.serves(true);
+            }
             self.answer_well(asked);
         }
     }

@@ -7,12 +7,12 @@ use std::rc::Rc;
 
 use remote_image::answers;
 use remote_image::registry::Version;
-use remote_image::store::BLOCK;
 use remote_image::{ImageUrl, Options};
 use reqwest::{Response, StatusCode};
 use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, spawn_local};
 
+use crate::asking::FIRST;
 use crate::failure::in_time;
 use crate::http::Server;
 
@@ -54,7 +54,7 @@ impl FirstBlocks {
             let turns = Rc::clone(&turns);
             let answer = spawn_local(async move {
                 let _turn = turns.acquire().await.ok()?;
-                let response = server.get(&(0..BLOCK), None).await.ok()?;
+                let response = server.get(&(0..FIRST), None).await.ok()?;
                 Some((server, response))
             });
             self.0.borrow_mut().push(Asked {

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
+use std::time::Instant;
 
 use remote_image::message::Identity;
 use remote_image::{ImageUrl, Options};
@@ -115,7 +116,10 @@ impl Server {
     ) -> Result<Response, Failure> {
         let found = self.location.borrow().clone();
         let url = found.unwrap_or_else(|| self.url.clone());
-        let (url, response) = self.follow(url, &wanted(bytes, identity)?).await?;
+        let sent = Instant::now();
+        let (url, mut response) = self.follow(url, &wanted(bytes, identity)?).await?;
+        let answered = Instant::now();
+        response.extensions_mut().insert(Times { sent, answered });
         self.settle(url, response)
     }
 
@@ -172,6 +176,20 @@ impl Server {
     pub fn refused(&self, response: &Response) -> Failure {
         let ours = response.url().origin() == self.url.origin();
         refused(response, ours.then(|| self.credentials.remedy()))
+    }
+}
+
+/// When a request was sent, and its answer began.
+#[derive(Debug, Clone, Copy)]
+pub struct Times {
+    pub sent: Instant,
+    pub answered: Instant,
+}
+
+impl Times {
+    /// Those of an answer.
+    pub fn of(response: &Response) -> Option<Times> {
+        response.extensions().get().copied()
     }
 }
 

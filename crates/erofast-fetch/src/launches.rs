@@ -44,6 +44,7 @@ pub fn deliver(fetch: &Rc<Fetch>, search: Option<Search>, attached: Option<Attac
         return;
     }
     let fetch = Rc::clone(fetch);
+    fetch.expect_profile(true);
     tokio::task::spawn_local(async move {
         let Fetch {
             source,
@@ -52,6 +53,7 @@ pub fn deliver(fetch: &Rc<Fetch>, search: Option<Search>, attached: Option<Attac
             ..
         } = &*fetch;
         if let Some(bytes) = known(source, options, identity) {
+            fetch.expect_profile(!bytes.is_empty());
             return send(&fetch, &bytes);
         }
         let found = match (search, &attached) {
@@ -61,6 +63,8 @@ pub fn deliver(fetch: &Rc<Fetch>, search: Option<Search>, attached: Option<Attac
             }
             (None, None) => in_time(options, beside(&fetch.server, source)).await,
         };
+        let is_there = found.as_ref().is_ok_and(|bytes| !bytes.is_empty());
+        fetch.expect_profile(is_there);
         match found {
             Ok(bytes) => {
                 // Without it the next mount asks again.

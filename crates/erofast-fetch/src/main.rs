@@ -3,6 +3,7 @@
 //! starts itself again to [convert] layers.
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod answer;
 mod asking;
 mod challenge;
@@ -20,11 +21,11 @@ mod given_up;
 mod http;
 mod launches;
 mod layers;
+mod link;
 mod logins;
 mod netrc;
 mod offline;
 mod opening;
-mod pace;
 mod proxy;
 mod range;
 mod readers;
@@ -47,9 +48,11 @@ use remote_image::message::{News, Order, receive, send};
 use remote_image::{ImageUrl, Options};
 use rustix::process::{Signal, set_parent_process_death_signal};
 
+use ahead::LastRead;
 use connections::Connections;
 use fetch::Fetch;
 use first_blocks::FirstBlocks;
+use link::Link;
 use readers::Readers;
 use wanted::Wanted;
 
@@ -130,6 +133,8 @@ struct Images {
     connections: Rc<Connections>,
     first_blocks: Rc<FirstBlocks>,
     readers: Rc<Readers>,
+    link: Rc<Link>,
+    last_read: Rc<LastRead>,
     open: Rc<RefCell<BTreeMap<usize, Rc<Fetch>>>>,
 }
 
@@ -140,6 +145,8 @@ impl Images {
             connections: Rc::default(),
             first_blocks: Rc::default(),
             readers: Rc::default(),
+            link: Rc::default(),
+            last_read: Rc::default(),
             open: Rc::default(),
         }
     }
@@ -199,6 +206,8 @@ impl Images {
             connections: &self.connections,
             first_blocks: &self.first_blocks,
             readers: &self.readers,
+            link: &self.link,
+            last_read: &self.last_read,
         }
     }
 

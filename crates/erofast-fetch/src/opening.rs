@@ -1,18 +1,18 @@
 //! Steps done once: finding out which image is at the URL, and where its blocks are stored.
 
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 use remote_image::answers::Answer;
 use remote_image::message::Identity;
-use remote_image::store::BLOCK;
 use remote_image::{Offline, converted};
 use reqwest::{Response, StatusCode};
 
-use crate::asking::{Converted, FirstBlock, Found, ask, first_block};
+use crate::asking::{Converted, FIRST, FirstBlock, Found, ask, first_block};
 use crate::failure::Failure;
 use crate::fetch::Fetch;
-use crate::http::check_range;
+use crate::http::{Times, check_range};
 use crate::launches::{self, Search};
 use crate::offline;
 use crate::range::{NO_RANGES, take};
@@ -150,7 +150,7 @@ async fn from_server(
         .for_each(|line| fetch.note(&line));
     match part {
         // Missing blocks are requested again.
-        true => drop(take(&fetch, response, &(0..fetch.room.range(0).end)).await),
+        true => take_first(&fetch, response).await,
         false => whole(&fetch, response).await?,
     }
     fetch.count(|counters| counters.round_trips += 1);
@@ -159,8 +159,25 @@ async fn from_server(
     }
     let reported = fetch.report(answer.devices, answer.layers, None);
     reported.map_err(Failure::lasting)?;
+    fetch.begin_ahead();
     launches::deliver(&fetch, search, attached);
     Ok(fetch)
+}
+
+async fn take_first(fetch: &Rc<Fetch>, response: Response) {
+    let (first, times) = (first(&fetch.identity), Times::of(&response));
+    if take(fetch, response, &first).await.is_ok()
+        && let Some(Times { sent, answered }) = times
+    {
+        let blocks = remote_image::store::blocks(&first).count() as u64;
+        fetch
+            .link
+            .learn(blocks, answered - sent, answered.elapsed());
+    }
+}
+
+fn first(identity: &Identity) -> Range<u64> {
+    0..FIRST.min(identity.length)
 }
 
 fn check(response: &Response, identity: &Identity, usable: bool) -> Result<(), Failure> {
@@ -168,7 +185,7 @@ fn check(response: &Response, identity: &Identity, usable: bool) -> Result<(), F
         return Err(Failure::lasting(NO_RANGES));
     }
     match response.status() {
-        StatusCode::PARTIAL_CONTENT => check_range(response, &(0..BLOCK.min(identity.length))),
+        StatusCode::PARTIAL_CONTENT => check_range(response, &first(identity)),
         _ if identity.length == 0 => Err(Failure::lasting("the file is empty")),
         _ => Ok(()),
     }

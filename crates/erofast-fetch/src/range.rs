@@ -10,6 +10,7 @@ use tokio::time::timeout_at;
 use crate::failure::Failure;
 use crate::fetch::Fetch;
 use crate::http::{check_identity, check_range};
+use crate::link::Flight;
 use remote_image::store::blocks;
 
 /// Why a server that does not support ranges is useless.
@@ -17,10 +18,9 @@ pub const NO_RANGES: &str = "the server does not support range requests (mount -
                              --fetch whole, fetches the whole image first)";
 
 /// Fetches blocks; those that arrived before a failure are kept.
-pub async fn transfer(fetch: &Rc<Fetch>, run: &Range<u64>) -> Result<(), Failure> {
+pub async fn transfer(fetch: &Rc<Fetch>, run: &Range<u64>, flight: Flight) -> Result<(), Failure> {
     let bytes = fetch.room.range(run.start).start..fetch.room.range(run.end - 1).end;
     fetch.count(|counters| counters.round_trips += 1);
-    let asked = Instant::now();
     let response = fetch.server.get(&bytes, Some(&fetch.identity)).await?;
     let answered = Instant::now();
     check_identity(&response, &fetch.identity)?;
@@ -28,10 +28,7 @@ pub async fn transfer(fetch: &Rc<Fetch>, run: &Range<u64>) -> Result<(), Failure
         StatusCode::PARTIAL_CONTENT => {
             check_range(&response, &bytes)?;
             take(fetch, response, &bytes).await?;
-            let blocks = run.end - run.start;
-            fetch
-                .pace
-                .learn(blocks, answered - asked, answered.elapsed());
+            flight.end(answered);
             Ok(())
         }
         _ if fetch.options.whole => take(fetch, response, &(0..fetch.identity.length)).await,

@@ -16,6 +16,8 @@ pub const RUN: u64 = (1 << 20) / BLOCK;
 pub const MOST_OF_A_READER: usize = 1 << 16;
 /// Most missing blocks of one reader, over all of its questions: 16 GiB.
 const MOST_MISSING: usize = 1 << 22;
+/// Simultaneous requests to the server at which none is made for what nobody has asked for.
+const MOST_AHEAD: usize = 8;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
@@ -172,7 +174,8 @@ impl Waiting {
     /// The blocks to request next, which are in flight from now on. `ranges` is the number of
     /// ranges in flight at the same time that no reader waits for. `together` is how many blocks a
     /// range of a launch profile may have, including unwanted ones in between.
-    pub fn next_run(&mut self, ranges: usize, together: u64) -> Option<Range<u64>> {
+    /// `most` is how many a range has that a reader waits for.
+    pub fn next_run(&mut self, ranges: usize, together: u64, most: u64) -> Option<Range<u64>> {
         let now = Instant::now();
         if now < self.hold {
             return None;
@@ -187,16 +190,32 @@ impl Waiting {
         let all = self.asked.iter().filter(|other| other.class <= with);
         let is_asked = |block: &u64| all.clone().any(|other| other.missing.contains(block));
         let wanted = |block: &u64| is_asked(block) && !self.in_flight.contains(block);
-        let mut end = (start..start + RUN).take_while(wanted).last()? + 1;
+        let most = if asked.class == Class::Demand {
+            most
+        } else {
+            RUN
+        };
+        let mut end = (start..start + most).take_while(wanted).last()? + 1;
         if asked.class == Class::Profile {
             let near = start + together.min(RUN);
             let free = |block: &u64| !self.in_flight.contains(block);
             let others = (end..near).take_while(free).filter(is_asked);
             end = others.last().map_or(end, |last| last + 1);
         }
-        self.in_flight.extend(start..end);
+        let run = start..end;
+        self.fly(&run);
+        Some(run)
+    }
+
+    /// Whether a range that no question wants may be requested.
+    pub fn has_room_ahead(&self) -> bool {
+        self.runs < MOST_AHEAD && Instant::now() >= self.hold
+    }
+
+    /// Notes that a range is in flight from now on.
+    pub fn fly(&mut self, run: &Range<u64>) {
+        self.in_flight.extend(run.clone());
         self.runs += 1;
-        Some(start..end)
     }
 
     /// Notes that a block has arrived; returns the questions that are now complete.
@@ -308,13 +327,13 @@ mod tests {
     fn blocks_are_asked_for_in_the_order_of_the_question_and_demands_first() {
         let mut waiting = Waiting::new();
         waiting.push(asked(Class::Profile, &[30, 10, 20]));
-        assert_eq!(waiting.next_run(16, 1), Some(30..31));
+        assert_eq!(waiting.next_run(16, 1, RUN), Some(30..31));
         waiting.push(asked(Class::Demand, &[5, 6, 7, 30]));
-        assert_eq!(waiting.next_run(16, 1), Some(5..8));
-        assert_eq!(waiting.next_run(16, 1), Some(10..11));
+        assert_eq!(waiting.next_run(16, 1, RUN), Some(5..8));
+        assert_eq!(waiting.next_run(16, 1, RUN), Some(10..11));
         assert_eq!(waiting.arrived(30).len(), 0);
-        assert_eq!(waiting.next_run(16, 1), Some(20..21));
-        assert_eq!(waiting.next_run(16, 1), None);
+        assert_eq!(waiting.next_run(16, 1, RUN), Some(20..21));
+        assert_eq!(waiting.next_run(16, 1, RUN), None);
         for block in [5, 6] {
             assert_eq!(waiting.arrived(block).len(), 0);
         }
@@ -350,37 +369,41 @@ mod tests {
         waiting.push(asked(Class::Fill, &[38, 39, 42]));
         waiting.push(asked(Class::Profile, &[40, 41]));
         waiting.push(asked(Class::Demand, &[39]));
-        assert_eq!(waiting.next_run(16, 1), Some(39..42));
+        assert_eq!(waiting.next_run(16, 1, RUN), Some(39..42));
     }
 
     #[test]
     fn of_a_profile_what_lies_near_comes_in_one_range() {
         let mut waiting = Waiting::new();
         waiting.push(asked(Class::Profile, &[10, 13, 17, 30]));
-        assert_eq!(waiting.next_run(16, 8), Some(10..18));
-        assert_eq!(waiting.next_run(16, 8), Some(30..31));
+        assert_eq!(waiting.next_run(16, 8, RUN), Some(10..18));
+        assert_eq!(waiting.next_run(16, 8, RUN), Some(30..31));
         // Questions for the unwanted blocks in between are completed as well.
         for block in 10..18 {
             assert!(waiting.arrived(block).is_empty());
         }
         assert_eq!(waiting.arrived(30).len(), 1);
         waiting.push(asked(Class::Demand, &[50, 52]));
-        assert_eq!(waiting.next_run(16, 8), Some(50..51), "a reader waits");
+        assert_eq!(waiting.next_run(16, 8, RUN), Some(50..51), "a reader waits");
         waiting.push(asked(Class::Profile, &[49, 53]));
-        assert_eq!(waiting.next_run(16, 8), Some(52..54));
-        assert_eq!(waiting.next_run(16, 8), Some(49..50), "in flight between");
+        assert_eq!(waiting.next_run(16, 8, RUN), Some(52..54));
+        assert_eq!(
+            waiting.next_run(16, 8, RUN),
+            Some(49..50),
+            "in flight between"
+        );
     }
 
     #[test]
     fn what_fails_is_asked_for_later_and_what_changed_never_again() {
         let mut waiting = Waiting::new();
         waiting.push(asked(Class::Demand, &[1]));
-        assert_eq!(waiting.next_run(16, 1), Some(1..2));
+        assert_eq!(waiting.next_run(16, 1, RUN), Some(1..2));
         assert!(waiting.ended(1..2, Some(&Failure::new("once"))).is_empty());
-        assert_eq!(waiting.next_run(16, 1), None);
+        assert_eq!(waiting.next_run(16, 1, RUN), None);
         assert_eq!(waiting.expired(Duration::ZERO).len(), 1);
         waiting.push(asked(Class::Demand, &[1]));
-        assert_eq!(waiting.next_run(16, 1), Some(1..2));
+        assert_eq!(waiting.next_run(16, 1, RUN), Some(1..2));
         assert_eq!(waiting.ended(1..2, Some(&Failure::changed("tag"))).len(), 1);
         assert_eq!(waiting.len(), 0);
     }
@@ -390,7 +413,8 @@ mod tests {
         let mut waiting = Waiting::new();
         let every_other: Vec<u64> = (0..40).map(|block| 2 * block).collect();
         waiting.push(asked(Class::Fill, &every_other));
-        let runs = |waiting: &mut Waiting| std::iter::from_fn(|| waiting.next_run(16, 1)).count();
+        let runs =
+            |waiting: &mut Waiting| std::iter::from_fn(|| waiting.next_run(16, 1, RUN)).count();
         assert_eq!(runs(&mut waiting), 4);
         waiting.push(asked(Class::Demand, &every_other));
         assert_eq!(runs(&mut waiting), 12);

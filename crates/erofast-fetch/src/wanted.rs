@@ -6,11 +6,13 @@ use std::rc::Rc;
 use remote_image::message::Identity;
 use remote_image::{ImageUrl, Options};
 
+use crate::ahead::LastRead;
 use crate::connections::Connections;
 use crate::failure::Failure;
 use crate::fetch::Fetch;
 use crate::first_blocks::FirstBlocks;
 use crate::http::Server;
+use crate::link::Link;
 use crate::readers::Readers;
 use crate::room::Room;
 
@@ -22,6 +24,8 @@ pub struct Wanted<'w> {
     pub connections: &'w Connections,
     pub first_blocks: &'w FirstBlocks,
     pub readers: &'w Rc<Readers>,
+    pub link: &'w Rc<Link>,
+    pub last_read: &'w Rc<LastRead>,
 }
 
 impl Wanted<'_> {
@@ -33,7 +37,8 @@ impl Wanted<'_> {
     /// The image with what was found.
     pub fn fetch(self, identity: Identity, server: Server, room: Room) -> Rc<Fetch> {
         let (parent, readers) = (Rc::clone(self.parent), Rc::clone(self.readers));
+        let shared = (Rc::clone(self.link), Rc::clone(self.last_read));
         let what = (self.source, self.options);
-        Fetch::new(what, identity, (server, room), (parent, readers))
+        Fetch::new(what, identity, (server, room), (parent, readers), shared)
     }
 }

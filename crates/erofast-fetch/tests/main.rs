@@ -1,5 +1,6 @@
 //! Tests of the fetcher against their own web server.
 
+mod ahead;
 mod convert;
 mod deaths;
 mod faults;

@@ -413,10 +413,33 @@ impl Engine {
         match result {
             Ok(()) => add(&self.common.counters.own().delivered_bytes, count as u64),
             // The request will be repeated.
-            Err(_) if request.lacks() => {}
+            Err(_) if request.lacks() => self.relate(inode),
             Err(_) => add(&self.common.counters.own().errors, 1),
         }
         result.map(|()| count)
+    }
+
+    /// Tells the fetcher where a file is of which a reader lacks something: it will read on. The
+    /// bytes of a file are usually stored together.
+    fn relate(&self, inode: &Inode) {
+        let request = self.waiting().without_waiting();
+        let reader = self.file(&request, inode);
+        let last = inode.size.saturating_sub(1);
+        let ends = [0..1, last..inode.size].map(|range| reader.stored(range).ok());
+        let [Some(first), Some(last)] = ends else {
+            return;
+        };
+        let (Some((device, first)), Some((other, last))) =
+            (first.iter().next(), last.iter().next())
+        else {
+            return;
+        };
+        let image = &self.images.all()[self.images.of(inode.nid).number];
+        if let (true, Some(device)) = (device == other, image.devices.get(*device))
+            && let (Some(first), Some(last)) = (first.first(), last.last())
+        {
+            device.relate(&(first.start..last.end));
+        }
     }
 
     /// Whether other CPUs are known to have time for work ahead of readers.

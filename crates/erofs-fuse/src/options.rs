@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use erofs_engine::remote_image::Ahead;
 use erofs_engine::{
     EngineOptions, WorkersMode, choice_option, documented_option, escape_option, number_option,
     size_option, split_options,
@@ -79,8 +80,10 @@ const SANDBOX: &[(&str, SandboxMode)] = &[
 /// The parts of an image that are fetched from a URL ahead of readers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Prefetch {
-    /// The parts that a launch is known to read, in the recorded order.
+    /// Like `Profile`, and then the whole image if the link brings it soon.
     #[default]
+    Auto,
+    /// The parts that a launch is known to read, in the recorded order, and what is near reads.
     Profile,
     /// Like `Profile`, and then the whole image.
     All,
@@ -88,7 +91,19 @@ pub enum Prefetch {
     None,
 }
 
+impl Prefetch {
+    /// What is fetched while the link is idle.
+    pub fn ahead(self) -> Ahead {
+        match self {
+            Prefetch::Auto => Ahead::Whole,
+            Prefetch::Profile | Prefetch::All => Ahead::Near,
+            Prefetch::None => Ahead::Nothing,
+        }
+    }
+}
+
 const PREFETCH: &[(&str, Prefetch)] = &[
+    ("auto", Prefetch::Auto),
     ("profile", Prefetch::Profile),
     ("all", Prefetch::All),
     ("none", Prefetch::None),

@@ -42,6 +42,13 @@ impl Checked {
         let _ = self.word(block).fetch_update(order, order, with);
     }
 
+    /// The number of blocks that were seen to match.
+    pub(crate) fn count(&self) -> u64 {
+        let words = self.0.iter().filter_map(OnceLock::get).flatten();
+        let blocks = words.map(|word| (word.load(Ordering::Relaxed) as u32).count_ones());
+        blocks.map(u64::from).sum()
+    }
+
     pub(crate) fn forget(&self, block: u64) {
         self.word(block).fetch_and(!bit(block), Ordering::Relaxed);
     }

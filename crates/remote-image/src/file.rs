@@ -125,6 +125,13 @@ impl RemoteFile {
         self.conversation.ask(self.within(ranges), class, false)
     }
 
+    /// Says that the bytes of this range belong together, before some of them are requested. Only a
+    /// hint.
+    pub fn relate(&self, range: &Range<u64>) {
+        let ranges = self.within(std::slice::from_ref(range));
+        self.conversation.tell(ranges, Class::Related);
+    }
+
     /// Requests the missing parts without waiting.
     pub fn prefetch(&self, ranges: &[Range<u64>], class: Class) -> io::Result<()> {
         let mut ranges = self.within(ranges);
@@ -184,7 +191,12 @@ impl RemoteFile {
             .ask(Vec::new(), Class::Counters, false)?
             .reply()?;
         reply.outcome()?;
-        Ok(serde_json::from_str(&reply.text)?)
+        let counters: Counters = serde_json::from_str(&reply.text)?;
+        let read = self.checked.count() * BLOCK;
+        Ok(Counters {
+            unread_bytes: counters.cached_bytes.saturating_sub(read),
+            ..counters
+        })
     }
 
     fn within(&self, ranges: &[Range<u64>]) -> Vec<Range<u64>> {

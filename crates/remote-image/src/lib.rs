@@ -41,4 +41,4 @@ pub use file::{RemoteFile, open, open_all};
 pub use message::{Class, Counters};
 pub use parts::{About, Parts};
 pub use receiver::Request;
-pub use url::{ImageUrl, Offline, Options};
+pub use url::{Ahead, ImageUrl, Offline, Options};

@@ -59,6 +59,9 @@ pub enum Class {
     /// Requests no bytes: the file is not an image, and what was fetched in vain is removed from
     /// the cache.
     Discard,
+    /// Parts that belong together, such as those of a file: what a reader will want in a moment is
+    /// among them. There is no reply.
+    Related,
 }
 
 figures::figures! {
@@ -67,8 +70,14 @@ figures::figures! {
     pub struct Counters {
         /// Bytes of blocks fetched over the network.
         pub fetched_bytes: u64,
+        /// Those of them that were fetched while the link was idle, before a reader asked.
+        #[serde(default)]
+        pub ahead_bytes: u64,
         /// Bytes of the image that are currently cached.
         pub cached_bytes: u64,
+        /// Those of them that this server has not read.
+        #[serde(default)]
+        pub unread_bytes: u64,
         /// Queries of readers that are waiting now.
         pub waiting: u64,
         /// Requests to the server.
@@ -108,11 +117,11 @@ impl Question {
 
     /// Returns none if the packet is not a question.
     pub fn decode(packet: &[u8]) -> Option<Question> {
-        use Class::{Counters, Demand, Discard, Fill, Forget, Passed, Profile, ReadAhead};
+        use Class::{Counters, Demand, Discard, Fill, Forget, Passed, Profile, ReadAhead, Related};
         let (id, rest) = packet.split_first_chunk()?;
         let (&class, rest) = rest.split_first()?;
         let classes = [
-            Demand, ReadAhead, Profile, Fill, Counters, Forget, Passed, Discard,
+            Demand, ReadAhead, Profile, Fill, Counters, Forget, Passed, Discard, Related,
         ];
         let class = *classes.get(usize::from(class))?;
         let words = rest.chunks_exact(8);

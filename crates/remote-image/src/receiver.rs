@@ -109,6 +109,16 @@ impl Conversation {
         Ok(request)
     }
 
+    /// Sends something that has no reply, and may get lost.
+    pub(crate) fn tell(&self, ranges: Vec<Range<u64>>, class: Class) {
+        let id = {
+            let mut state = self.lock();
+            state.next += 1;
+            state.next - 1
+        };
+        let _ = self.send(&Question { id, class, ranges });
+    }
+
     fn register(&self, ranges: Vec<Range<u64>>, class: Class, unattended: bool) -> Question {
         let mut state = self.lock();
         let id = state.next;

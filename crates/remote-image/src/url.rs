@@ -134,6 +134,18 @@ pub enum Offline {
     Off,
 }
 
+/// What is fetched before a reader asks for it, apart from what follows a sequential reader.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Ahead {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// What is near the bytes that readers wait for.
+    Near,
+    /// Then the rest of the image, if the link brings it in about two seconds.
+    Whole,
+}
+
 /// How an image is fetched and kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -172,6 +184,8 @@ pub struct Options {
     pub plain_http: Option<bool>,
     /// Whether the launch profile that travels with the image is fetched as well.
     pub launches: bool,
+    /// What is fetched before a reader asks for it, while the link is idle.
+    pub ahead: Ahead,
     /// The image's root hash in hexadecimal: the same image at another URL then shares its cache
     /// entry. Only for readers that verify each block.
     pub root_hash: Option<String>,
@@ -219,6 +233,7 @@ impl Default for Options {
             ca_file: None,
             plain_http: None,
             launches: false,
+            ahead: Ahead::default(),
             root_hash: None,
         }
     }

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::rc::Rc;
 
+use remote_image::Ahead;
 use remote_image::message::{Class, Question, Reply};
-use remote_image::store::BLOCK;
+use remote_image::store::{BLOCK, blocks};
 
 use super::Fetch;
 use crate::client::Client;
@@ -21,16 +23,16 @@ impl Fetch {
         let mut streams = self.streams.borrow_mut();
         match streams.follow(&(first..last + 1)).filter(|_| together) {
             Some(ahead) => self.marked(ahead),
-            None => (last + 1..last + self.pace.blocks(), None),
+            None => (0..0, None),
         }
     }
 
     /// A reader reached a mark: fetches the window after the one that it is reading now.
     pub(super) fn passed(&self, client: &Client, question: &Question) {
         let mut mark = None;
-        let doubles = self.pace.is_quick() && self.waiting.borrow().runs() == 0;
+        let doubles = self.link.is_quick() && self.waiting.borrow().runs() == 0;
         if let Some(range) = question.ranges.first()
-            && !self.waiting.borrow().has_profile()
+            && !self.has_profile()
             && let Some(ahead) = self.streams.borrow_mut().pass(range.start / BLOCK, doubles)
         {
             let marked = self.marked(ahead);
@@ -39,6 +41,77 @@ impl Fetch {
             self.asked.notify_one();
         }
         client.reply(Reply::new(question.id, 0, in_words(mark)));
+    }
+
+    /// Whether a launch profile is being fetched, which predicts more than readers do.
+    pub fn has_profile(&self) -> bool {
+        self.waiting.borrow().has_profile()
+    }
+
+    /// Whether this image has a launch profile, or one is being looked for.
+    pub fn is_predicted(&self) -> bool {
+        self.predicted.get()
+    }
+
+    /// Notes that the bytes of a range belong together.
+    pub(super) fn relate(&self, question: &Question) {
+        if let Some(range) = question.ranges.first() {
+            self.spots.borrow_mut().relate(self.within(blocks(range)));
+        }
+    }
+
+    /// An image that is opened will be read.
+    pub fn begin_ahead(self: &Rc<Self>) {
+        self.look_around(&BTreeSet::from([0]));
+    }
+
+    /// Notes where readers are, since what they want next may be near.
+    pub(super) fn look_around(self: &Rc<Self>, missing: &BTreeSet<u64>) {
+        if self.options.ahead == Ahead::Nothing {
+            return;
+        }
+        self.last_read.note(self);
+        let (near, mut spots) = (self.link.near(), self.spots.borrow_mut());
+        let mut blocks: Vec<_> = missing.iter().copied().collect();
+        // The first of them is looked around first.
+        while let Some(last) = blocks.pop() {
+            let mut first = last;
+            while blocks.last().is_some_and(|&block| block + 1 == first) {
+                first -= 1;
+                blocks.pop();
+            }
+            spots.read(first..last + 1, &near);
+        }
+    }
+
+    /// The next blocks near what was read; they are in flight from now on.
+    pub fn next_near(&self, most: u64) -> Option<Range<u64>> {
+        self.fly(|wanted| self.spots.borrow_mut().next_near(most, wanted))
+    }
+
+    /// The next blocks of the rest of the image, if that is soon here; they are in flight from now
+    /// on.
+    pub fn next_rest(&self, most: u64) -> Option<Range<u64>> {
+        let all = 0..self.identity.length.div_ceil(BLOCK);
+        let is_soon = || self.link.brings_soon(self.room.missing());
+        (self.options.ahead == Ahead::Whole && is_soon())
+            .then(|| self.fly(|wanted| self.spots.borrow_mut().next_rest(&all, most, wanted)))?
+    }
+
+    fn fly(
+        &self,
+        next: impl FnOnce(&dyn Fn(u64) -> bool) -> Option<Range<u64>>,
+    ) -> Option<Range<u64>> {
+        let end = self.identity.length.div_ceil(BLOCK);
+        let run = {
+            let waiting = self.waiting.borrow();
+            if !waiting.has_room_ahead() {
+                return None;
+            }
+            next(&|block| block < end && !waiting.is_in_flight(block) && !self.room.lists(block))?
+        };
+        self.waiting.borrow_mut().fly(&run);
+        Some(run)
     }
 
     /// Adds a mark, which makes the reader report when it reaches the beginning of this window.

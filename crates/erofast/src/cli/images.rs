@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use clap::{Args, ValueHint};
 use erofast_cli::{Usage, examples_help};
+use erofs_engine::remote_image::Ahead;
 use erofs_engine::{Engine, EngineOptions, Offset, WorkersMode};
 use erofs_mount::{note, without_effect};
 use rustix::process::{Resource, getrlimit, setrlimit};
@@ -123,6 +124,7 @@ impl ImageArgs {
         self.opening.apply(&mut options)?;
         self.verity.apply(&mut options)?;
         options.remote.gives_up = true;
+        options.remote.ahead = Ahead::Near;
         if !options.is_remote(&self.image)
             && let Some(line) = without_effect(self.opening.remote.written())
         {

@@ -182,6 +182,14 @@ impl Device {
         }
     }
 
+    /// Says that a reader will want more of these bytes of a file at a URL. Only a hint.
+    pub(crate) fn relate(&self, range: &Range<u64>) {
+        if let Some(file) = self.remote() {
+            let at = |position: u64| self.base.saturating_add(position);
+            file.relate(&(at(range.start)..at(range.end)));
+        }
+    }
+
     /// Makes the cache drop a file at a URL that is not an image. Only a hint.
     pub(crate) fn discard(&self) {
         let _ = self.remote().map(|file| file.discard());

@@ -185,6 +185,11 @@ impl StoredDevice {
         request.need(missing)
     }
 
+    /// Like [`Device::relate`].
+    pub(crate) fn relate(&self, range: &Range<u64>) {
+        self.device.relate(range);
+    }
+
     /// Like [`Device::prefetch`].
     pub(crate) fn prefetch(&self, ranges: &[Range<u64>]) {
         self.device.prefetch(ranges);

@@ -59,9 +59,9 @@ pub const KNOWN: &[KnownOption] = options! {
     "decoded_size=SIZE"
         "decoded bytes kept for later launches of an image, at most 1G; 0: none (64M with LZMA or \
          DEFLATE)";
-    "prefetch=profile|all|none"
-        "what to fetch from a URL ahead of readers: what launches read, everything, nothing \
-         (profile)";
+    "prefetch=auto|profile|all|none"
+        "what to fetch from a URL ahead of readers: what launches read and what is near reads, then \
+         the rest if that is quick (auto), no rest (profile), all of it (all); nothing (none)";
     "cache_dir=DIR" is "cache-dir"
         "cache directory for images at URLs (erofast in XDG_CACHE_HOME, else in /var/cache or \
          ~/.cache)";

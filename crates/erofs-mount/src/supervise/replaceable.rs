@@ -79,6 +79,7 @@ impl Replaceable {
                 let root = self.root_hash(request, path, &paths)?;
                 let mut options = engine.fetching(&request.image, &url, root.as_ref());
                 options.launches = number == 0 && travelling_file::is_wanted(request);
+                options.ahead = request.options.prefetch.ahead();
                 return self.fetcher.client(number, &url, &options);
             }
             _ if self.files.get(number).is_some_and(Option::is_some) => None,

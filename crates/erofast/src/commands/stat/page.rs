@@ -78,6 +78,8 @@ const STATE: &[Line] = lines! {
 const REMOTE: &[Line] = lines! {
     "remote" if "/url":
         "{/fetched_bytes} fetched in {/round_trips:round trip}, {/cached_bytes} of {/bytes} cached";
+    "" if "/ahead_bytes":
+        "{/ahead_bytes} fetched before a reader asked, {/unread_bytes} cached and not read";
     "" if "/not_kept": "nothing is kept in the cache: {/not_kept}";
     "" if "/waiting" "/failures":
         "{/waiting:waiting request}, {/failures:failed round trip}";
@@ -523,13 +525,14 @@ mod tests {
         let mut answer = answer(1, 1.0);
         answer["remote"] = json!([
             {"url": "http://host/x", "bytes": 3 << 20, "fetched_bytes": 1 << 20,
-             "cached_bytes": 2 << 20, "waiting": 1, "round_trips": 2, "failures": 3,
+             "ahead_bytes": 1 << 19, "unread_bytes": 1 << 18, "cached_bytes": 2 << 20, "waiting": 1, "round_trips": 2, "failures": 3,
              "not_kept": "/x: Not a directory"},
             {"url": "http://host/y", "error": "the fetcher has been silent"},
         ]);
         let page = page(&answer, None);
         let lines = "\nurl        http://host/x\n\
             remote     1.0 MiB fetched in 2 round trips, 2.0 MiB of 3.0 MiB cached\n           \
+            512.0 KiB fetched before a reader asked, 256.0 KiB cached and not read\n           \
             nothing is kept in the cache: /x: Not a directory\n           \
             1 waiting request, 3 failed round trips\n\
             url        http://host/y\nremote     the fetcher has been silent\n";

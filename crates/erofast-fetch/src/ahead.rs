@@ -1,0 +1,237 @@
+//! Fetches what lies near reads, and then what is left of small images, while the link is idle.
+//!
+//! Programs read related files, and parts of a file, one after the other, and each read that lacks
+//! something is a round trip. What they read next is often near: files of a directory are stored
+//! together, as are the parts of a file.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::rc::{Rc, Weak};
+
+use crate::fetch::Fetch;
+
+/// Places that are remembered.
+const MOST_SPOTS: usize = 16;
+
+/// So many times farther than what is near, a file is still fetched.
+const FILE: u64 = 5;
+
+/// The images of the process; the one that was read last is last.
+#[derive(Debug, Default)]
+pub struct LastRead(RefCell<Vec<Weak<Fetch>>>);
+
+impl LastRead {
+    /// Adds an image, or notes that it was read.
+    pub fn note(&self, fetch: &Rc<Fetch>) {
+        let mut images = self.0.borrow_mut();
+        images.retain(|image| image.strong_count() > 0 && image.as_ptr() != Rc::as_ptr(fetch));
+        images.push(Rc::downgrade(fetch));
+    }
+
+    /// The next range, of at most this many blocks, for which the link has idle time. It is in
+    /// flight from now on.
+    pub fn next_run(&self, blocks: u64) -> Option<(Rc<Fetch>, Range<u64>)> {
+        let images = self.0.borrow();
+        let images: Vec<_> = images.iter().rev().filter_map(Weak::upgrade).collect();
+        // A launch profile says what is read next, and nothing competes with it.
+        if images.iter().any(|image| image.is_predicted()) {
+            return None;
+        }
+        let of = |next: fn(&Fetch, u64) -> Option<Range<u64>>| {
+            let mut runs = images.iter().map(|image| (image, next(image, blocks)));
+            runs.find_map(|(image, run)| Some((Rc::clone(image), run?)))
+        };
+        of(Fetch::next_near).or_else(|| of(Fetch::next_rest))
+    }
+}
+
+/// Places of an image that were read, the last one first, and what was fetched of the rest.
+#[derive(Debug, Default)]
+pub struct Spots {
+    near: VecDeque<Spot>,
+    rest: Option<Spot>,
+    /// Ranges that belong together, the last one first.
+    related: VecDeque<Range<u64>>,
+}
+
+/// A place, in blocks.
+#[derive(Debug, Clone)]
+struct Spot {
+    /// What was read here.
+    read: Range<u64>,
+    /// How far from that is near.
+    radius: u64,
+    /// What belongs to it, whole files, as far as the link brings that soon.
+    related: Range<u64>,
+    /// What has been looked at, around what was read.
+    seen: Range<u64>,
+}
+
+impl Spots {
+    /// Notes a read. `near` is how far from it is near: at first, and at most. What is near becomes
+    /// more with each read near another one.
+    pub fn read(&mut self, blocks: Range<u64>, near: &Range<u64>) {
+        let mut related = self.related.iter();
+        let related = related.find(|range| range.contains(&blocks.start));
+        let reach = blocks.start.saturating_sub(FILE * near.end)..blocks.end + FILE * near.end;
+        let mut spot = Spot {
+            read: blocks.clone(),
+            radius: near.start,
+            related: related.map_or(blocks.clone(), |range| {
+                range.start.max(reach.start)..range.end.min(reach.end)
+            }),
+            seen: blocks,
+        };
+        self.near.retain(|other| {
+            let is_near = spot.is_near(other);
+            if is_near {
+                spot.radius = spot.radius.max((2 * other.radius).min(near.end));
+            }
+            !is_near
+        });
+        self.rest.get_or_insert_with(|| spot.clone());
+        self.near.push_front(spot);
+        self.near.truncate(MOST_SPOTS);
+    }
+
+    /// Notes that these blocks belong together: one of them is read next.
+    pub fn relate(&mut self, blocks: Range<u64>) {
+        self.related.retain(|other| *other != blocks);
+        self.related.push_front(blocks);
+        self.related.truncate(MOST_SPOTS);
+    }
+
+    /// The next blocks, at most this many, that are wanted and near a place.
+    pub fn next_near(&mut self, most: u64, wanted: impl Fn(u64) -> bool) -> Option<Range<u64>> {
+        let next = |spot: &mut Spot| {
+            let Range { start, end } = spot.read;
+            let near = start.saturating_sub(spot.radius)..end + spot.radius;
+            let related = &spot.related;
+            let around = near.start.min(related.start)..near.end.max(related.end);
+            spot.next(&around, most, &wanted)
+        };
+        self.near.iter_mut().find_map(next)
+    }
+
+    /// The next blocks, at most this many, that are wanted, of all.
+    pub fn next_rest(
+        &mut self,
+        all: &Range<u64>,
+        most: u64,
+        wanted: impl Fn(u64) -> bool,
+    ) -> Option<Range<u64>> {
+        self.rest.as_mut()?.next(all, most, &wanted)
+    }
+
+    /// Forgets the places.
+    pub fn clear(&mut self) {
+        self.near.clear();
+    }
+}
+
+impl Spot {
+    fn is_near(&self, other: &Spot) -> bool {
+        let reach = 4 * other.radius;
+        self.read.start <= other.read.end + reach && other.read.start <= self.read.end + reach
+    }
+
+    /// The nearest blocks that are wanted and have not been looked at.
+    fn next(
+        &mut self,
+        around: &Range<u64>,
+        most: u64,
+        wanted: &impl Fn(u64) -> bool,
+    ) -> Option<Range<u64>> {
+        loop {
+            let Range { start, end } = self.seen;
+            let (is_below, is_above) = (start > around.start, end < around.end);
+            let is_nearer_above = end - self.read.end <= self.read.start - start;
+            if is_above && (is_nearer_above || !is_below) {
+                let blocks = (end..around.end.min(end + most)).take_while(|&block| wanted(block));
+                self.seen.end = blocks.last().map_or(end, |last| last) + 1;
+                if wanted(end) {
+                    return Some(end..self.seen.end);
+                }
+            } else if is_below {
+                let least = around.start.max(start.saturating_sub(most));
+                let blocks = (least..start).rev().take_while(|&block| wanted(block));
+                self.seen.start = blocks.last().unwrap_or(start - 1);
+                if wanted(start - 1) {
+                    return Some(self.seen.start..start);
+                }
+            } else {
+                return None;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(spots: &mut Spots, most: u64, wanted: impl Fn(u64) -> bool) -> Vec<Range<u64>> {
+        std::iter::from_fn(|| spots.next_near(most, &wanted)).collect()
+    }
+
+    #[test]
+    fn what_is_near_comes_from_near_to_far_on_both_sides() {
+        let mut spots = Spots::default();
+        spots.read(50..52, &(4..100));
+        assert_eq!(
+            all(&mut spots, 2, |_| true),
+            [52..54, 48..50, 54..56, 46..48]
+        );
+        // At the beginning of an image, and between blocks that are there.
+        spots.read(1..2, &(4..100));
+        assert_eq!(all(&mut spots, 4, |block| block != 3), [2..3, 0..1, 4..6]);
+    }
+
+    #[test]
+    fn the_last_place_comes_first_and_reads_near_each_other_widen_it() {
+        let mut spots = Spots::default();
+        spots.read(100..101, &(4..10));
+        spots.read(500..501, &(4..10));
+        assert_eq!(spots.next_near(4, |_| true), Some(501..505));
+        spots.read(110..111, &(4..10));
+        let wide = all(&mut spots, 100, |_| true);
+        assert_eq!(
+            wide,
+            [111..119, 102..110, 496..500],
+            "8 blocks instead of 4"
+        );
+        spots.read(115..116, &(4..10));
+        assert_eq!(
+            all(&mut spots, 100, |_| true),
+            [116..126, 105..115],
+            "not more than 10"
+        );
+    }
+
+    #[test]
+    fn of_a_file_all_is_near_as_far_as_it_comes_soon() {
+        let mut spots = Spots::default();
+        spots.relate(90..120);
+        spots.read(100..101, &(2..4));
+        assert_eq!(all(&mut spots, 100, |_| true), [101..120, 90..100]);
+        spots.relate(1000..2000);
+        spots.read(1500..1501, &(2..4));
+        assert_eq!(all(&mut spots, 100, |_| true), [1501..1521, 1480..1500]);
+    }
+
+    #[test]
+    fn the_rest_is_around_the_first_place() {
+        let mut spots = Spots::default();
+        assert_eq!(
+            spots.next_rest(&(0..9), 4, |_| true),
+            None,
+            "nothing was read"
+        );
+        spots.read(5..6, &(1..1));
+        spots.read(0..1, &(1..1));
+        let rest: Vec<_> =
+            std::iter::from_fn(|| spots.next_rest(&(0..9), 2, |block| block > 1)).collect();
+        assert_eq!(rest, [6..8, 3..5, 8..9, 2..3]);
+    }
+}

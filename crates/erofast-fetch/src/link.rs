@@ -1,0 +1,367 @@
+//! What the link carries: learned from each answer, for all images of the process.
+//!
+//! Readers that wait one round trip after the other leave a link idle. Its idle time is filled
+//! (`ahead.rs`) with as many bytes in flight as arrive within a round trip and a little more. So
+//! the link is never idle, and an answer that a reader waits for comes later only by that little.
+
+use std::cell::Cell;
+use std::ops::Range;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use remote_image::store::BLOCK;
+
+use crate::waiting::RUN;
+
+/// Least ranges in flight: two, so that one is on its way while the other arrives.
+const LEAST_RANGES: usize = 2;
+const MOST_RANGES: usize = 16;
+
+/// A time that readers do not notice.
+const QUICK: Duration = Duration::from_millis(20);
+/// The shortest round trip whose idle time is worth filling: readers wait for less than they would
+/// for a CPU.
+const LEAST_WAIT: Duration = Duration::from_millis(4);
+/// A link on which nothing arrives for that long waits for the other side.
+const STILL: Duration = Duration::from_millis(3);
+/// Bytes whose arrival shows how fast they come.
+const SAMPLE: u64 = 4 * BLOCK;
+/// How soon a reader asks again.
+const PAUSE: Duration = Duration::from_millis(4);
+/// What is near a read takes no longer than this.
+const NEAR: Duration = Duration::from_millis(100);
+/// What is left of an image is fetched if it takes no longer than this.
+const SOON: Duration = Duration::from_secs(2);
+/// The most bytes of an image that are fetched only because they take no longer.
+const MOST: u64 = 256 << 20;
+/// Bytes in flight before the rate is known, and at most.
+const WINDOW: Range<u64> = 4 * BLOCK..16 << 20;
+/// Answers of which one at least comes in time if the link is not full: those over new connections
+/// come later.
+const RECENT: usize = 4;
+
+/// Learned from each answer.
+#[derive(Debug)]
+pub struct Link {
+    ranges: Cell<usize>,
+    /// Transfer time of a block in the last answer.
+    transfer: Cell<Duration>,
+    /// Transfer times of a block in recent answers.
+    bursts: Cell<[Duration; RECENT]>,
+    /// Whether it was ever full: then it is known what arrives during a range.
+    was_full: Cell<bool>,
+    /// Bytes that arrived one after the other, and the time that they took.
+    burst: Cell<(u64, Duration)>,
+    /// When bytes arrived last.
+    heard: Cell<Option<Instant>>,
+    /// The shortest time to the first byte of an answer.
+    wait: Cell<Duration>,
+    /// Bytes that have arrived.
+    arrived: Cell<u64>,
+    /// Bytes in flight.
+    flying: Cell<u64>,
+    /// The most bytes per second that arrived during a range.
+    rate: Cell<f64>,
+    /// When a reader got an answer, if none has asked since.
+    answered: Cell<Option<Instant>>,
+    /// The times to the first bytes of recent answers.
+    recent: Cell<[Duration; RECENT]>,
+}
+
+/// A range in flight.
+#[derive(Debug)]
+pub struct Flight {
+    link: Rc<Link>,
+    bytes: u64,
+    sent: Instant,
+    /// Bytes that had arrived then.
+    arrived: u64,
+}
+
+impl Default for Link {
+    fn default() -> Link {
+        Link {
+            ranges: Cell::new(4),
+            transfer: Cell::new(QUICK),
+            bursts: Cell::new([Duration::MAX; RECENT]),
+            was_full: Cell::new(false),
+            burst: Cell::default(),
+            heard: Cell::default(),
+            wait: Cell::new(Duration::MAX),
+            arrived: Cell::new(0),
+            flying: Cell::new(0),
+            rate: Cell::new(0.0),
+            answered: Cell::new(None),
+            recent: Cell::new([Duration::ZERO; RECENT]),
+        }
+    }
+}
+
+impl Link {
+    /// Number of ranges in flight, while no reader waits.
+    pub fn ranges(&self) -> usize {
+        self.ranges.get()
+    }
+
+    /// Whether an idle link delivers a whole range within `QUICK`.
+    pub fn is_quick(&self) -> bool {
+        self.transfer.get() * RUN as u32 <= QUICK
+    }
+
+    /// The number of blocks that arrive during a round trip, per range in flight: up to this many
+    /// unwanted blocks between two wanted ones cost nothing, while a request does.
+    pub fn together(&self) -> u64 {
+        let share = self.ranges() as u128 * self.transfer.get().as_nanos();
+        match self.wait.get() {
+            Duration::MAX => 1,
+            wait => (wait.as_nanos() / share.max(1)).clamp(1, RUN.into()) as u64,
+        }
+    }
+
+    /// The blocks of a range that only uses idle time, or none while there is no such time: other
+    /// ranges fill the link, or one block more takes longer than readers may be delayed.
+    pub fn idle_blocks(&self) -> Option<u64> {
+        let window = self.window()?;
+        let blocks = (window / 3 / BLOCK).clamp(2, RUN);
+        (self.flying.get() + blocks * BLOCK <= window).then_some(blocks)
+    }
+
+    /// The most blocks of a range that a reader waits for: more come sooner in several ranges, as
+    /// connections begin slowly.
+    pub fn wanted_blocks(&self) -> u64 {
+        let part = |window: u64| (window / 4 / BLOCK).clamp(4, RUN);
+        self.window().map_or(RUN, part)
+    }
+
+    /// Notes that a reader asks, or got its answer.
+    pub fn serves(&self, is_answered: bool) {
+        self.answered.set(is_answered.then(Instant::now));
+    }
+
+    /// How long to leave the link alone: a reader that got an answer will soon ask again, and its
+    /// request is to be the first.
+    pub fn pause(&self) -> Option<Duration> {
+        let left = PAUSE.checked_sub(self.answered.get()?.elapsed())?;
+        (!left.is_zero()).then_some(left)
+    }
+
+    /// Blocks on either side of a read that are near it: first, and at most.
+    pub fn near(&self) -> Range<u64> {
+        let most = (self.rate() * NEAR.as_secs_f64()) as u64 / BLOCK;
+        let first = self.window().unwrap_or(0) / BLOCK / 4;
+        first.clamp(4, RUN / 2)..most.max(4)
+    }
+
+    /// Whether these bytes arrive soon.
+    pub fn brings_soon(&self, bytes: u64) -> bool {
+        bytes <= MOST && bytes as f64 <= self.rate() * SOON.as_secs_f64()
+    }
+
+    /// Bytes in flight that fill the link without delaying readers by more than a quarter of a
+    /// round trip.
+    fn window(&self) -> Option<u64> {
+        let wait = self.wait.get();
+        let is_known = wait != Duration::MAX && wait >= LEAST_WAIT;
+        let (limit, rate) = (self.limit(), self.rate());
+        let full = rate * limit.as_secs_f64();
+        if !is_known || BLOCK as f64 > rate * (wait / 2).as_secs_f64() {
+            return None;
+        }
+        // Connections begin slowly: more fits, until answers are late.
+        let fits = if self.is_full() { full } else { 4.0 * full };
+        Some((fits as u64).clamp(WINDOW.start, WINDOW.end))
+    }
+
+    /// Bytes per second: what arrived during a range or, until the link has been full, how fast
+    /// bytes came one after the other.
+    fn rate(&self) -> f64 {
+        let mut bursts: [Duration; RECENT] = self.bursts.get();
+        bursts.sort();
+        // The quickest may have waited for this process.
+        let burst = BLOCK as f64 / bursts[1].as_secs_f64().max(1e-4);
+        match self.was_full.get() {
+            true => self.rate.get(),
+            false => self.rate.get().max(burst),
+        }
+    }
+
+    /// How late answers come at most if the link is not full.
+    fn limit(&self) -> Duration {
+        self.wait.get().saturating_mul(5) / 4
+    }
+
+    /// Whether all recent answers came later.
+    fn is_full(&self) -> bool {
+        let limit = self.limit();
+        self.recent.get().iter().all(|&wait| wait > limit)
+    }
+
+    /// Notes that a range is requested.
+    pub fn send(self: &Rc<Self>, bytes: u64) -> Flight {
+        self.flying.set(self.flying.get() + bytes);
+        Flight {
+            link: Rc::clone(self),
+            bytes,
+            sent: Instant::now(),
+            arrived: self.arrived.get(),
+        }
+    }
+
+    /// Notes bytes that arrived.
+    pub fn heard(&self, bytes: u64) {
+        self.arrived.set(self.arrived.get() + bytes);
+        let now = Instant::now();
+        let Some(last) = self.heard.replace(Some(now)) else {
+            return;
+        };
+        // A connection that begins slowly is silent for most of a round trip.
+        if now - last > STILL {
+            return;
+        }
+        let (before, time) = self.burst.get();
+        let (bytes, time) = (before + bytes, time + (now - last));
+        let is_enough = bytes >= SAMPLE;
+        self.burst.set(if is_enough {
+            (0, Duration::ZERO)
+        } else {
+            (bytes, time)
+        });
+        if is_enough {
+            let of_block = time.mul_f64(BLOCK as f64 / bytes as f64);
+            self.bursts.set(match self.bursts.get() {
+                [Duration::MAX, ..] => [of_block; RECENT],
+                bursts => shifted(bursts, of_block),
+            });
+        }
+    }
+
+    /// Notes that a range of this many blocks began to arrive after `wait`, and then took
+    /// `transfer`.
+    pub fn learn(&self, blocks: u64, wait: Duration, transfer: Duration) {
+        let ranges = self.ranges.get();
+        let of_block = transfer / blocks.max(1) as u32;
+        self.recent.set(shifted(self.recent.get(), wait));
+        self.transfer.set(of_block);
+        self.wait.set(self.wait.get().min(wait));
+        self.was_full.set(self.was_full.get() || self.is_full());
+        // On a full link, answers come later the more ranges share it.
+        if transfer < wait {
+            self.ranges.set((ranges + 1).min(MOST_RANGES));
+        } else if transfer > 4 * wait {
+            self.ranges.set((ranges - 1).max(LEAST_RANGES));
+        }
+    }
+
+    /// Notes that bytes arrived at this rate during a range. Unless answers are late, the link
+    /// carries more.
+    fn learn_rate(&self, now: f64) {
+        let rate = self.rate.get();
+        match now > rate {
+            true => self.rate.set(now),
+            false if self.is_full() => self.rate.set(rate + (now - rate) / 8.0),
+            false => {}
+        }
+    }
+}
+
+fn shifted([_, a, b, c]: [Duration; RECENT], last: Duration) -> [Duration; RECENT] {
+    [a, b, c, last]
+}
+
+impl Flight {
+    /// Notes that all of it has arrived; it was answered at this time.
+    pub fn end(self, answered: Instant) {
+        let now = Instant::now();
+        self.link.learn(
+            self.bytes.div_ceil(BLOCK),
+            answered - self.sent,
+            now - answered,
+        );
+        let bytes = (self.link.arrived.get() - self.arrived) as f64;
+        let rate = bytes / (now - self.sent).as_secs_f64().max(1e-6);
+        self.link.learn_rate(rate);
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        let link = &self.link;
+        link.flying
+            .set(link.flying.get().saturating_sub(self.bytes));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn link(wait: Duration, of_block: Duration) -> Rc<Link> {
+        let link = Rc::new(Link::default());
+        (0..9).for_each(|_| link.learn(10, wait, of_block * 10));
+        link.bursts.set([of_block; RECENT]);
+        link
+    }
+
+    #[test]
+    fn more_ranges_are_in_flight_the_longer_the_way_is() {
+        let link = link(100 * MS, MS / 4);
+        (0..99).for_each(|_| link.learn(40, 100 * MS, 10 * MS));
+        assert_eq!((link.ranges(), link.is_quick()), (MOST_RANGES, true));
+        (0..99).for_each(|_| link.learn(1, 20 * MS, 81 * MS));
+        assert_eq!((link.ranges(), link.is_quick()), (LEAST_RANGES, false));
+    }
+
+    #[test]
+    fn what_arrives_while_a_request_is_on_its_way_is_read_together() {
+        assert_eq!(Link::default().together(), 1, "nothing is known");
+        // 1 Gbit/s and 100 ms, then 100 Mbit/s and 20 ms.
+        let link = link(100 * MS, 130 * MS / 1000);
+        (0..20).for_each(|_| link.learn(10, 100 * MS, Duration::from_micros(1300)));
+        assert_eq!(link.together(), 48);
+        (0..20).for_each(|_| link.learn(4, 20 * MS, Duration::from_micros(5200)));
+        assert_eq!(link.together(), 1);
+    }
+
+    #[test]
+    fn idle_time_is_filled_where_a_round_trip_carries_blocks() {
+        assert_eq!(Link::default().idle_blocks(), None, "nothing is known");
+        // 10 Mbit/s, and a server in the same room.
+        assert_eq!(link(20 * MS, 13 * MS).idle_blocks(), None);
+        assert_eq!(link(MS, MS / 8).idle_blocks(), None);
+        let link = link(20 * MS, MS);
+        assert!(link.idle_blocks() > Some(4));
+        let _flight = link.send(16 << 20);
+        assert_eq!(link.idle_blocks(), None, "the link is full");
+    }
+
+    #[test]
+    fn late_answers_show_that_less_fits() {
+        let link = link(20 * MS, MS);
+        link.learn_rate((16 * BLOCK * 50) as f64);
+        let before = link.window();
+        (0..RECENT).for_each(|_| link.learn(1, 40 * MS, MS));
+        assert!(link.window() < before, "{:?} {before:?}", link.window());
+    }
+
+    #[test]
+    fn an_image_is_fetched_whole_if_that_takes_two_seconds() {
+        // 16 MB/s.
+        let link = link(20 * MS, MS);
+        assert!(link.brings_soon(31 << 20) && !link.brings_soon(32 << 20));
+        let quick = super::tests::link(20 * MS, MS / 100);
+        assert!(!quick.brings_soon(MOST + 1));
+    }
+
+    #[test]
+    fn a_reader_that_was_answered_asks_first() {
+        let link = link(20 * MS, MS);
+        assert_eq!(link.pause(), None);
+        link.serves(true);
+        link.answered.set(Some(Instant::now() + 99 * MS));
+        assert_eq!(link.pause(), Some(PAUSE));
+        link.serves(false);
+        assert_eq!(link.pause(), None);
+    }
+}

@@ -1,0 +1,110 @@
+//! What is fetched while the link is idle, before a reader asks.
+
+use crate::*;
+use remote_image::Ahead;
+use remote_image::store::BLOCK;
+use std::ops::Range;
+use std::time::Instant;
+
+const BLOCKS: usize = 900;
+const LENGTH: usize = BLOCKS * BLOCK as usize;
+/// Far longer than anything here takes.
+const LONG: Duration = Duration::from_secs(120);
+
+/// A server that answers after a time which is worth filling.
+fn distant() -> Server {
+    let server = Server::start(image(LENGTH));
+    server.state().latency = Duration::from_millis(20);
+    server
+}
+
+fn open_ahead(server: &Server, cache: &tempfile::TempDir, ahead: Ahead) -> RemoteFile {
+    let options = Options {
+        ahead,
+        ..options(cache)
+    };
+    open(&server.url("/a"), &options).unwrap()
+}
+
+fn bytes(blocks: Range<usize>) -> Range<usize> {
+    blocks.start * BLOCK as usize..blocks.end * BLOCK as usize
+}
+
+#[test]
+fn the_rest_of_an_image_comes_while_its_reader_does_something_else() {
+    let (server, cache) = (distant(), cache());
+    let file = open_ahead(&server, &cache, Ahead::Whole);
+    // On a busy machine it takes a while until the link is known.
+    for first in (100..BLOCKS - 20).step_by(40) {
+        read(&file, bytes(first..first + 20)).unwrap();
+        if file.counters().unwrap().ahead_bytes > 0 {
+            break;
+        }
+    }
+    let begun = Instant::now();
+    while file.counters().unwrap().cached_bytes < LENGTH as u64 {
+        assert!(begun.elapsed() < LONG, "{:?}", file.counters());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let counters = file.counters().unwrap();
+    assert_eq!(counters.fetched_bytes, LENGTH as u64, "each block once");
+    assert!(counters.ahead_bytes > LENGTH as u64 / 4, "{counters:?}");
+    assert!(
+        counters.unread_bytes >= counters.ahead_bytes / 2,
+        "{counters:?}"
+    );
+    assert_eq!(read(&file, 0..LENGTH).unwrap(), image(LENGTH));
+    assert_eq!(file.counters().unwrap().unread_bytes, 0);
+}
+
+#[test]
+fn without_it_only_what_is_read_is_fetched() {
+    let (server, cache) = (distant(), cache());
+    let file = open_ahead(&server, &cache, Ahead::Nothing);
+    for first in (100..BLOCKS - 20).step_by(100) {
+        read(&file, bytes(first..first + 20)).unwrap();
+    }
+    let counters = file.counters().unwrap();
+    let read = (100..BLOCKS - 20).step_by(100).count() as u64 * 20 + 2;
+    assert_eq!(
+        (counters.fetched_bytes, counters.ahead_bytes),
+        (read * BLOCK, 0)
+    );
+}
+
+/// Whatever is fetched before the last block of the profile was requested is in the profile, or a
+/// reader waits for it.
+#[test]
+fn nothing_competes_with_a_launch_profile() {
+    let (server, cache) = (distant(), cache());
+    let file = open_ahead(&server, &cache, Ahead::Whole);
+    let profile: Vec<_> = (200..BLOCKS as u64).step_by(70).collect();
+    let ranges: Vec<_> = profile
+        .iter()
+        .map(|block| block * BLOCK..(block + 1) * BLOCK)
+        .collect();
+    file.prefetch(&ranges, Class::Profile).unwrap();
+    read(&file, bytes(20..60)).unwrap();
+    let begun = Instant::now();
+    while !ranges.iter().all(|range| file.is_cached(range)) {
+        assert!(begun.elapsed() < LONG, "{:?}", file.counters());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // Nor does anything later: the launch reads what is in its profile.
+    let before = file.counters().unwrap().ahead_bytes;
+    read(&file, bytes(70..80)).unwrap();
+    read(&file, bytes(90..100)).unwrap();
+    assert_eq!(file.counters().unwrap().ahead_bytes, before);
+    let asked: Vec<_> = server
+        .state()
+        .asked
+        .iter()
+        .filter_map(|asked| asked.range())
+        .collect();
+    let is_of_profile = |range: &Range<u64>| ranges.iter().any(|part| range.contains(&part.start));
+    let last = asked.iter().rposition(is_of_profile).unwrap();
+    for range in &asked[..last] {
+        let is_wanted = is_of_profile(range) || range.start < 100 * BLOCK;
+        assert!(is_wanted, "{range:?} before {:?}", asked[last]);
+    }
+}
