@@ -35,7 +35,7 @@ impl LastRead {
         let images = self.0.borrow();
         let images: Vec<_> = images.iter().rev().filter_map(Weak::upgrade).collect();
         // A launch profile says what is read next, and nothing competes with it.
-        if images.iter().any(|image| image.is_predicted()) {
+        if images.iter().any(|image| image.has_profile()) {
             return None;
         }
         let of = |next: fn(&Fetch, u64) -> Option<Range<u64>>| {

@@ -3,7 +3,7 @@
 mod comparison;
 mod window;
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
@@ -58,8 +58,6 @@ pub struct Fetch {
     pub link: Rc<Link>,
     pub last_read: Rc<LastRead>,
     spots: RefCell<Spots>,
-    /// Whether a launch profile says what is read next, or may soon.
-    predicted: Cell<bool>,
     asked: Notify,
     counters: RefCell<Counters>,
     given_up: RefCell<GivenUp>,
@@ -92,7 +90,6 @@ impl Fetch {
             link,
             last_read,
             spots: RefCell::default(),
-            predicted: Cell::default(),
             asked: Notify::new(),
             counters: RefCell::default(),
             given_up: RefCell::default(),
@@ -137,12 +134,6 @@ impl Fetch {
     pub fn report_launches(&self, file: &std::fs::File) {
         // If the parent is gone, nobody reads it.
         let _ = send(&self.parent, &News::Launches, &[file.as_fd()]);
-    }
-
-    /// Notes that a launch profile is being looked for, or that there is none.
-    pub fn expect_profile(&self, may_come: bool) {
-        self.predicted.set(may_come);
-        self.asked.notify_one();
     }
 
     /// Sends one line for the log.
@@ -202,8 +193,9 @@ impl Fetch {
             );
         }
         let mut ahead = 0..0;
-        if asked.class == Class::Profile {
-            self.predicted.set(true);
+        // A single range is only the beginning of an image.
+        if asked.class == Class::Profile && question.ranges.len() > 1 {
+            self.link.has_profile();
         }
         if asked.class == Class::Demand {
             self.link.serves(false);

@@ -44,36 +44,38 @@ pub fn deliver(fetch: &Rc<Fetch>, search: Option<Search>, attached: Option<Attac
         return;
     }
     let fetch = Rc::clone(fetch);
-    fetch.expect_profile(true);
+    fetch.link.searches_profile(true);
     tokio::task::spawn_local(async move {
-        let Fetch {
-            source,
-            options,
-            identity,
-            ..
-        } = &*fetch;
-        if let Some(bytes) = known(source, options, identity) {
-            fetch.expect_profile(!bytes.is_empty());
-            return send(&fetch, &bytes);
-        }
-        let found = match (search, &attached) {
-            (Some(Search(search)), _) => search.await.unwrap_or_else(|_| Ok(Vec::new())),
-            (None, Some(attached)) => {
-                in_time(options, registry::find_launches(&fetch.server, attached)).await
-            }
-            (None, None) => in_time(options, beside(&fetch.server, source)).await,
-        };
-        let is_there = found.as_ref().is_ok_and(|bytes| !bytes.is_empty());
-        fetch.expect_profile(is_there);
-        match found {
-            Ok(bytes) => {
-                // Without it the next mount asks again.
-                let _ = remember(source, options, identity, &bytes);
-                send(&fetch, &bytes);
-            }
-            Err(failure) => fetch.note(&format!("launch profile: {}", failure.text)),
-        }
+        find_and_send(&fetch, search, attached).await;
+        fetch.link.searches_profile(false);
     });
+}
+
+async fn find_and_send(fetch: &Rc<Fetch>, search: Option<Search>, attached: Option<Attached>) {
+    let Fetch {
+        source,
+        options,
+        identity,
+        ..
+    } = &**fetch;
+    if let Some(bytes) = known(source, options, identity) {
+        return send(fetch, &bytes);
+    }
+    let found = match (search, &attached) {
+        (Some(Search(search)), _) => search.await.unwrap_or_else(|_| Ok(Vec::new())),
+        (None, Some(attached)) => {
+            in_time(options, registry::find_launches(&fetch.server, attached)).await
+        }
+        (None, None) => in_time(options, beside(&fetch.server, source)).await,
+    };
+    match found {
+        Ok(bytes) => {
+            // Without it the next mount asks again.
+            let _ = remember(source, options, identity, &bytes);
+            send(fetch, &bytes);
+        }
+        Err(failure) => fetch.note(&format!("launch profile: {}", failure.text)),
+    }
 }
 
 /// The launch profile of an image that is opened without its server.
@@ -95,6 +97,7 @@ fn send(fetch: &Fetch, bytes: &[u8]) {
         file.write_all(bytes)?;
         Ok(file)
     };
+    fetch.link.has_profile();
     // Without it launches are learned.
     if let Ok(file) = in_memory() {
         fetch.report_launches(&file);

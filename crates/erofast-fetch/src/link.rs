@@ -22,6 +22,8 @@ const QUICK: Duration = Duration::from_millis(20);
 /// The shortest round trip whose idle time is worth filling: readers wait for less than they would
 /// for a CPU.
 const LEAST_WAIT: Duration = Duration::from_millis(4);
+/// How long a launch is left alone whose profile is known: most are over by then.
+const LAUNCH: Duration = Duration::from_secs(3);
 /// A link on which nothing arrives for that long waits for the other side.
 const STILL: Duration = Duration::from_millis(3);
 /// Bytes whose arrival shows how fast they come.
@@ -64,6 +66,9 @@ pub struct Link {
     rate: Cell<f64>,
     /// When a reader got an answer, if none has asked since.
     answered: Cell<Option<Instant>>,
+    /// Profiles that are searched for, and when one was last fetched.
+    searches: Cell<usize>,
+    profile: Cell<Option<Instant>>,
     /// The times to the first bytes of recent answers.
     recent: Cell<[Duration; RECENT]>,
 }
@@ -92,6 +97,8 @@ impl Default for Link {
             flying: Cell::new(0),
             rate: Cell::new(0.0),
             answered: Cell::new(None),
+            searches: Cell::new(0),
+            profile: Cell::new(None),
             recent: Cell::new([Duration::ZERO; RECENT]),
         }
     }
@@ -121,7 +128,7 @@ impl Link {
     /// The blocks of a range that only uses idle time, or none while there is no such time: other
     /// ranges fill the link, or one block more takes longer than readers may be delayed.
     pub fn idle_blocks(&self) -> Option<u64> {
-        let window = self.window()?;
+        let window = self.window().filter(|_| !self.is_of_launch())?;
         let blocks = (window / 3 / BLOCK).clamp(2, RUN);
         (self.flying.get() + blocks * BLOCK <= window).then_some(blocks)
     }
@@ -136,6 +143,27 @@ impl Link {
     /// Notes that a reader asks, or got its answer.
     pub fn serves(&self, is_answered: bool) {
         self.answered.set(is_answered.then(Instant::now));
+    }
+
+    /// Notes that a launch profile is searched for, or was found or not.
+    pub fn searches_profile(&self, begins: bool) {
+        let searches = self.searches.get();
+        self.searches.set(if begins {
+            searches + 1
+        } else {
+            searches.saturating_sub(1)
+        });
+    }
+
+    /// Notes that a launch profile is known or being fetched.
+    pub fn has_profile(&self) {
+        self.profile.set(Some(Instant::now()));
+    }
+
+    /// Whether a launch profile says what is read next, or may soon.
+    fn is_of_launch(&self) -> bool {
+        let is_recent = |at: Instant| at.elapsed() < LAUNCH;
+        self.searches.get() > 0 || self.profile.get().is_some_and(is_recent)
     }
 
     /// How long to leave the link alone: a reader that got an answer will soon ask again, and its
@@ -352,6 +380,17 @@ mod tests {
         assert!(link.brings_soon(31 << 20) && !link.brings_soon(32 << 20));
         let quick = super::tests::link(20 * MS, MS / 100);
         assert!(!quick.brings_soon(MOST + 1));
+    }
+
+    #[test]
+    fn a_launch_whose_profile_is_known_or_searched_for_is_left_alone() {
+        let link = link(20 * MS, MS);
+        link.searches_profile(true);
+        assert_eq!(link.idle_blocks(), None);
+        link.searches_profile(false);
+        assert!(link.idle_blocks().is_some());
+        link.profile.set(Some(Instant::now() + 99 * MS));
+        assert_eq!(link.idle_blocks(), None);
     }
 
     #[test]

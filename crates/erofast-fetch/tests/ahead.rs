@@ -90,11 +90,6 @@ fn nothing_competes_with_a_launch_profile() {
         assert!(begun.elapsed() < LONG, "{:?}", file.counters());
         std::thread::sleep(Duration::from_millis(20));
     }
-    // Nor does anything later: the launch reads what is in its profile.
-    let before = file.counters().unwrap().ahead_bytes;
-    read(&file, bytes(70..80)).unwrap();
-    read(&file, bytes(90..100)).unwrap();
-    assert_eq!(file.counters().unwrap().ahead_bytes, before);
     let asked: Vec<_> = server
         .state()
         .asked
@@ -104,7 +99,7 @@ fn nothing_competes_with_a_launch_profile() {
     let is_of_profile = |range: &Range<u64>| ranges.iter().any(|part| range.contains(&part.start));
     let last = asked.iter().rposition(is_of_profile).unwrap();
     for range in &asked[..last] {
-        let is_wanted = is_of_profile(range) || range.start < 100 * BLOCK;
+        let is_wanted = is_of_profile(range) || range.start < 60 * BLOCK;
         assert!(is_wanted, "{range:?} before {:?}", asked[last]);
     }
 }

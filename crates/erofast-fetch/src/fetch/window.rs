@@ -48,11 +48,6 @@ impl Fetch {
         self.waiting.borrow().has_profile()
     }
 
-    /// Whether this image has a launch profile, or one is being looked for.
-    pub fn is_predicted(&self) -> bool {
-        self.predicted.get()
-    }
-
     /// Notes that the bytes of a range belong together.
     pub(super) fn relate(&self, question: &Question) {
         if let Some(range) = question.ranges.first() {

@@ -525,7 +525,8 @@ mod tests {
         let mut answer = answer(1, 1.0);
         answer["remote"] = json!([
             {"url": "http://host/x", "bytes": 3 << 20, "fetched_bytes": 1 << 20,
-             "ahead_bytes": 1 << 19, "unread_bytes": 1 << 18, "cached_bytes": 2 << 20, "waiting": 1, "round_trips": 2, "failures": 3,
+             "ahead_bytes": 1 << 19, "unread_bytes": 1 << 18, "cached_bytes": 2 << 20,
+             "waiting": 1, "round_trips": 2, "failures": 3,
              "not_kept": "/x: Not a directory"},
             {"url": "http://host/y", "error": "the fetcher has been silent"},
         ]);
