@@ -31,7 +31,7 @@ struct Record {
     stored: u32,
     physical: u64,
     logical: u64,
-    /// Where the next one begins; for the last, the file's size.
+    /// Start of the next extent; for the last one, the file's size.
     end: u64,
     last: bool,
 }
@@ -82,7 +82,7 @@ impl Extents {
                 inode.own_nid()
             );
         }
-        // The walk adds up lengths of existing records, or does not start.
+        // Start the walk only if every record that it adds up exists.
         meta.check(records, (number + 1).saturating_mul(4))?;
         let mut window = Window::new(meta);
         let (mut at, mut physical) = self.begin(&mut window, number)?;

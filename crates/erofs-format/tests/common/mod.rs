@@ -1,4 +1,4 @@
-//! The test images, and reading whatever needs no decoder.
+//! The test images, and readers of everything that needs no decoder.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -74,7 +74,8 @@ impl Opened {
         self.image.reader(&self.readers)
     }
 
-    /// Provides metabox and packed inode if they are not compressed. False: a decoder is needed.
+    /// Provides the metabox and the packed inode if they are not compressed. Returns false if a
+    /// decoder is needed.
     pub fn supply_special(&mut self) -> bool {
         let mut all = true;
         if let Some(nid) = self.image.metabox_nid() {
