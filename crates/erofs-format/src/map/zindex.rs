@@ -200,9 +200,9 @@ pub(super) fn has_holes(
     Some(false)
 }
 
-/// A pcluster that is a hole. The extent covers the part around `offset`: it starts with that
-/// lcluster, since the head may be far away, and ends where the bounded search for the next head
-/// ends.
+/// A pcluster that is a hole. The extent covers the part around `offset`: it starts no earlier than
+/// the lcluster of `offset`, since the head may be far away, and ends where the bounded search for
+/// the next head ends.
 fn hole(
     inode: &Inode,
     index: &Index,
