@@ -20,7 +20,7 @@ use crate::failure::Failure;
 /// The message if the cache is not used.
 pub const NOT_KEPT: &str = "nothing is kept in the cache";
 
-/// Most blocks in the spare file, which is in memory.
+/// The most blocks in the spare file, which is in memory.
 const SPARE: usize = (64 << 20) / BLOCK as usize;
 /// After this many bytes the size of the cache is checked again.
 const GROWTH: u64 = 64 << 20;

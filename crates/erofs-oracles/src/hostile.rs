@@ -129,8 +129,8 @@ pub const SPARSE: u64 = 5 << 30;
 /// Offset and bytes of the only data in `sparse`.
 pub const SPARSE_DATA: (u64, &[u8]) = (3 << 30, b"data");
 
-/// Writes a valid image that exceeds the budget of a request: `large`, whose bytes are the alphabet
-/// over and over, and in the directory `below` the same file again, beside `sparse`.
+/// Writes a valid image that exceeds the budget of a request: a file `large` that repeats the
+/// alphabet, and a directory `below` with the same file and `sparse`.
 pub fn write_large(path: &Path) -> io::Result<()> {
     let mut maker = Maker::new(path)?;
     let good = maker.inline(REGULAR, b"good\n")?;

@@ -5,7 +5,7 @@ use tar_core::EntryType;
 
 use crate::layer::{Archive, LIMITS, entry, list, run};
 
-/// Numbers that are the same in each run (xorshift).
+/// Pseudo-random numbers, the same in each run (xorshift).
 struct Numbers(u64);
 
 impl Numbers {
