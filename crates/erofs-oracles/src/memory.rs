@@ -1,4 +1,4 @@
-//! Measures by how much one input raises the peak memory use of the process.
+//! The oracles' memory meter: the peak additional memory that the process used for one input.
 
 use std::fs;
 use std::sync::{Mutex, PoisonError};
