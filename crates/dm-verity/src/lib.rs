@@ -1,6 +1,6 @@
 //! dm-verity in user space: checks blocks against a hash tree written by `veritysetup format`.
 //!
-//! The tree needs no device-mapper, no root and no particular filesystem: it is
+//! Verifying needs no device-mapper, no root privileges and no particular filesystem. A tree is
 //! [opened](Tree::open) from [`Parameters`] (those of a [superblock](read_superblock), or the
 //! caller's own), a root hash, and the [`HashDevice`] that holds the hash area. Then
 //! [`Tree::verify`] checks bytes that the caller has read. The format is that of the kernel's

@@ -79,7 +79,8 @@ fn trees_of_every_shape_verify_their_data() {
     }
 }
 
-/// All other hash blocks may be missing; without one of these, verification fails.
+/// Verifying a range needs exactly the blocks that `hashes` returns: all others may be missing, and
+/// without any one of these verification fails.
 #[test]
 fn the_hashes_of_a_range_are_those_that_verify_it() {
     for recipe in recipes() {
@@ -93,7 +94,7 @@ fn the_hashes_of_a_range_are_those_that_verify_it() {
             let mut part = area.clone();
             let first = of(0, 1).map(|range| range.start).min().unwrap() as usize;
             part[first..].fill(0);
-            // Opening uses those of the last block.
+            // Opening the tree uses the hash blocks of the last data block.
             for range in of(start + 1, end - 1).chain(of(data.len() - 1, data.len())) {
                 let range = range.start as usize..range.end as usize;
                 part[range.clone()].copy_from_slice(&area[range]);
@@ -113,7 +114,7 @@ fn each_of_200_flipped_bits_in_each_tree_is_found() {
         let (area, root) = recipe.write(&data);
         let whole = [&area[..], &data[..]].concat();
         // The UUID has no right value. Nothing between the superblock and the first hash block is
-        // read; veritysetup leaves there whatever it found.
+        // read; veritysetup leaves the old bytes there.
         let used = |at: usize| !(16..32).contains(&at) && !(512..recipe.hash_block).contains(&at);
         let spread = (0..100).map(|n| n * whole.len() / 100 + n);
         let superblock = (0..60).map(|n| n * 512 / 60);

@@ -20,7 +20,7 @@ use crate::failure::Failure;
 /// The message if the cache is not used.
 pub const NOT_KEPT: &str = "nothing is kept in the cache";
 
-/// Most blocks in the spare file, which is in memory.
+/// The most blocks in the spare file, which is in memory.
 const SPARE: usize = (64 << 20) / BLOCK as usize;
 /// After this many bytes the size of the cache is checked again.
 const GROWTH: u64 = 64 << 20;
@@ -38,7 +38,7 @@ pub struct Room {
     /// Why new blocks are not put into the cache, if that was wanted.
     not_kept: RefCell<Option<String>>,
     began_empty: bool,
-    /// It is from the shared cache: complete, and read-only.
+    /// The store is a complete image of the shared cache, which is read-only.
     is_shared: bool,
 }
 
@@ -99,7 +99,7 @@ impl Room {
     pub fn resume(files: Vec<OwnedFd>, options: &Options, length: u64) -> Result<Room, Failure> {
         let files = <[OwnedFd; 4]>::try_from(files);
         let [data, map, spare, spare_map] = files.map_err(|_| Failure::lasting("four files"))?;
-        // The order of its blocks was lost with the fetcher.
+        // The order of the spare file's blocks was lost with the fetcher, so the file is emptied.
         let emptied = ftruncate(&spare_map, 0).and_then(|()| ftruncate(&spare, 0));
         emptied.map_err(Failure::lasting)?;
         let (store, spare) = (
@@ -156,14 +156,14 @@ impl Room {
         self.store.is_verified()
     }
 
-    /// Marks the bytes as verified. If that cannot be written, they are compared again.
+    /// Marks the bytes as verified. If the mark cannot be written, the bytes are verified again.
     pub fn mark_verified(&self) {
         let _ = self.store.mark_verified();
     }
 
     /// Marks all blocks as absent, so that they are fetched again.
     pub fn forget_all(&self) {
-        // A disk that refuses this fails reads too.
+        // If the disk refuses this, reads fail as well.
         let _ = self.store.forget_all();
         let _ = self.spare.forget_all();
     }
@@ -192,21 +192,21 @@ impl Room {
 
     /// Marks a block as absent, so that it is fetched when next wanted.
     pub fn forget(&self, block: u64) {
-        // A disk that refuses this fails reads too.
+        // If the disk refuses this, reads fail as well.
         let _ = self.store.forget_block(block);
         let _ = self.spare.forget_block(block);
     }
 
-    /// Makes the cache forget the image if it began empty. If that fails, it will eventually be
-    /// pruned.
+    /// Makes the cache forget the image if none of it was cached at first. If that fails, the image
+    /// will eventually be pruned.
     pub fn discard(&self) {
         if let Some((directory, _)) = self.cache.as_ref().filter(|_| self.began_empty) {
             let _ = cache::discard(directory, self.store.map());
         }
     }
 
-    /// Stores a block if there is room. The text is a line for the log, reported once until it
-    /// changes.
+    /// Stores a block in the cache or, if the cache has no room, in the spare file. Returns a line
+    /// for the log when the first block cannot be kept, and again only after a block was kept.
     pub fn put(&self, block: u64, bytes: &[u8]) -> Result<Option<String>, Failure> {
         // The first answer of a server delivers blocks even if they are already present.
         if self.is_shared && self.has(block) {
@@ -266,7 +266,8 @@ impl Room {
     }
 }
 
-/// Uses the shared cache, if it has the complete image.
+/// With `share`, opens the image in the shared cache to fill it. Otherwise opens it read-only in
+/// the shared cache if it is complete there, and else in the private cache.
 fn from_cache(source: &ImageUrl, options: &Options, identity: &Identity) -> io::Result<Store> {
     if options.share {
         return shared_cache::fill(source, options, identity);
@@ -282,8 +283,8 @@ fn is_read_only(file: impl AsFd) -> bool {
     flags.is_ok_and(|flags| flags & OFlags::ACCMODE == OFlags::RDONLY)
 }
 
-/// Files in memory are also subject to the file size limit of the process. Reads would fail one by
-/// one.
+/// Files in memory are also subject to the file size limit of the process. Without this check,
+/// reads would fail one by one.
 fn check_limit(length: u64) -> Result<(), Failure> {
     let limit = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX);
     match length > limit {

@@ -110,7 +110,8 @@ impl ServerCertVerifier for Verifier {
         let authorities = self.authorities.as_ref().ok_or_else(unknown)?;
         let verified = authorities.verify_server_cert(end_entity, intermediates, name, ocsp, now);
         verified.map_err(|error| match error {
-            // The failure has a reason other than its right to sign others.
+            // rustls reports a CA certificate in a server's place as `Other`; what matters is that
+            // no authority vouches for it.
             Error::InvalidCertificate(CertificateError::Other(_)) => unknown(),
             other => other,
         })

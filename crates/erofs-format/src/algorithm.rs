@@ -15,7 +15,7 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// All of them, by number.
+    /// All algorithms, in the order of their numbers.
     pub const ALL: [Algorithm; 4] = [
         Algorithm::Lz4,
         Algorithm::Lzma,
@@ -28,7 +28,7 @@ impl Algorithm {
         Self::ALL.get(usize::from(number)).copied()
     }
 
-    /// Its bit in the superblock's `available_compr_algs`.
+    /// The algorithm's bit in the superblock's `available_compr_algs`.
     pub fn bit(self) -> u16 {
         1 << (self as u8)
     }

@@ -2,7 +2,7 @@
 //!
 //! With `COMPR_CFGS` there is one record for each algorithm of the bitmap, in the order of its
 //! bits: a 16-bit length and the bytes, each record aligned to 4 (`fs/erofs/erofs_fs.h`,
-//! `z_erofs_*_cfgs`). Without it the image can contain only LZ4, and the superblock has its
+//! `z_erofs_*_cfgs`). Without it, LZ4 is the only algorithm, and the superblock holds its largest
 //! distance.
 
 use crate::meta::Meta;
@@ -102,8 +102,8 @@ pub(crate) fn read(
     Ok(parsed)
 }
 
-/// The record at `offset` (rounded up to 4): its bytes, how many of them are valid, and where it
-/// ends.
+/// The record at `offset` (rounded up to 4): its bytes, the number of valid ones, and the offset of
+/// its end.
 fn read_record(meta: &Meta<'_>, offset: u64) -> Result<([u8; RECORD], usize, u64)> {
     let offset = offset.next_multiple_of(4);
     let mut length = [0; 2];

@@ -1,9 +1,9 @@
 //! The devices of an image and the addresses on them.
 //!
-//! An address may name a device (chunk indexes do), or be in the unified address space, in which
-//! each extra device has a place (`uniaddr`) and everything else is the primary device. There may
-//! also be only one device: then only the primary is passed, and contains the others at their
-//! unified addresses (a flat device in the kernel's terms).
+//! An address either names a device, as in chunk indexes, or is in the unified address space. There
+//! each extra device starts at its `uniaddr`, and all other addresses belong to the primary device.
+//! If only the primary device is passed, it must contain the others at their unified addresses (a
+//! flat device in the kernel's terms).
 
 use crate::meta::{Meta, until_nul};
 use crate::raw::{RawDeviceSlot, incompat};
@@ -14,16 +14,16 @@ use crate::{Error, Holder, Result, Source, Superblock};
 pub struct DeviceSlot {
     /// Its tag in the image: a digest, a name, or nothing.
     pub tag: Vec<u8>,
-    /// Number of its blocks.
+    /// Number of blocks.
     pub blocks: u64,
-    /// Its first block in the unified address space; 0 if it is not there.
+    /// First block in the unified address space; 0 if the device is not in it.
     pub unified_block: u64,
 }
 
 /// The devices; their sizes are queried once.
 #[derive(Debug)]
 pub(crate) struct Devices {
-    /// Size of each in bytes, the primary one first.
+    /// Size of each device in bytes, the primary one first.
     sizes: Vec<u64>,
     pub slots: Vec<DeviceSlot>,
     /// A single device contains all others.
@@ -70,7 +70,8 @@ impl Devices {
         self.sizes.get(usize::from(index)).copied()
     }
 
-    /// There must be as many as the table has, or only the primary if it contains the others.
+    /// Requires as many extra devices as the table lists, or none if the primary device contains
+    /// them.
     fn check_count(&mut self) -> Result<()> {
         let (given, needed) = (self.sizes.len() - 1, self.slots.len());
         if given > needed {
@@ -194,7 +195,7 @@ impl Devices {
 fn read_table(meta: &Meta<'_>, superblock: &Superblock) -> Result<Vec<DeviceSlot>> {
     let count = u64::from(superblock.extra_devices);
     let start = u64::from(superblock.device_slot) * SLOT;
-    // Rejected before anything is allocated for it.
+    // Reject a table that is too long before allocating memory for it.
     meta.check(start, count * SLOT)?;
     (0..count)
         .map(|i| Ok(parse_slot(&meta.get(start + i * SLOT)?, superblock)))

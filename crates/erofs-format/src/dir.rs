@@ -22,11 +22,11 @@ pub struct Dirent<'a> {
     pub name: &'a [u8],
     /// Inode it names.
     pub nid: Nid,
-    /// Type according to the entry (see [`crate::FileType`]); a hint, since the inode decides. 0 is
-    /// unknown.
+    /// Type according to the entry (see [`crate::FileType`]); a hint, since the inode decides. 0
+    /// means unknown.
     pub file_type: u8,
-    /// Where to continue after this entry: an opaque cookie for [`read`], larger with every entry
-    /// and never larger than the directory's size, so that a larger one can stand for a `.` that is
-    /// supplied at the end.
+    /// Where to continue after this entry: an opaque cookie for [`read`]. Cookies grow with every
+    /// entry and never exceed the directory's size, so a caller that supplies an omitted `.` at the
+    /// end can use a larger cookie for it.
     pub next: u64,
 }

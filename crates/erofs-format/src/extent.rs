@@ -33,8 +33,8 @@ impl Extent {
 pub enum ExtentKind {
     /// Nowhere: they are zeros.
     Hole,
-    /// Uncompressed bytes on a device: byte `logical + k` of the file is byte `physical + k` of it.
-    /// The whole extent is inside the device.
+    /// Uncompressed bytes on a device: byte `logical + k` of the file is byte `physical + k` of the
+    /// device. The whole extent is inside the device.
     Raw {
         /// Number of the device; 0 is the image.
         device: u16,
@@ -76,7 +76,7 @@ pub struct Pcluster {
     /// Where the stored bytes are; all of them are inside that device.
     pub location: Location,
     /// Stored bytes to read: at most 1 MiB; for block-based pclusters a multiple of the block size,
-    /// with padding somewhere in it (in front with `ZERO_PADDING`, otherwise at the end).
+    /// including padding (in front with `ZERO_PADDING`, otherwise at the end).
     pub length: u32,
     /// How they are stored.
     pub coding: Coding,

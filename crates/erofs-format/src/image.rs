@@ -114,8 +114,9 @@ impl Image {
         self.devices.size(index)
     }
 
-    /// Both sizes of an image, or of an extra device, that was truncated; `None` if they are
-    /// complete: an incomplete download can be opened as long as its metadata is there.
+    /// The stated and actual size of the image, or of an extra device, if it is truncated; `None`
+    /// if everything is complete. An incomplete download can be opened as long as its metadata is
+    /// present.
     pub fn truncation(&self) -> Option<String> {
         let superblock = &self.superblock;
         let claimed = superblock

@@ -26,7 +26,7 @@ pub struct Inode {
     pub nlink: u32,
     /// Modification time, seconds since 1970 (negative: before).
     pub mtime: i64,
-    /// Its nanoseconds.
+    /// Nanoseconds of the modification time.
     pub mtime_nsec: u32,
     /// Device number of a device file, otherwise 0:0.
     pub rdev: DeviceNumber,
@@ -132,14 +132,14 @@ impl Inode {
         self.own_nid
     }
 
-    /// This inode with a number among those of several images.
+    /// This inode under the number that a reader of several images gives it.
     #[must_use]
     pub fn renumbered(self, nid: Nid) -> Self {
         Self { nid, ..self }
     }
 
-    /// Bytes in the inline xattrs after the inode: a header of 12 bytes and 4 for each count beyond
-    /// the first.
+    /// Bytes in the inline xattrs after the inode: a 12-byte header, and 4 bytes for each count
+    /// beyond the first.
     pub(crate) fn xattr_size(&self) -> u64 {
         match self.xattr_icount {
             0 => 0,

@@ -87,10 +87,10 @@ impl Reader<'_> {
         Ok(extent)
     }
 
-    /// The first offset, if any, from which reads find a different extent than reads from before
-    /// it: an entry of the index, in the middle of an extent, contradicts those at its ends. No
-    /// reader examines all of them, so the bytes read depend on how a file is read. For tools that
-    /// check images; it examines each entry.
+    /// The first offset, if any, where a lookup finds a different extent than a lookup at an
+    /// earlier offset: an index entry in the middle of an extent contradicts the entries at its
+    /// ends. Readers do not examine every entry, so the bytes that they return depend on where they
+    /// start. This method examines every entry; it is meant for tools that check images.
     pub fn contradiction(&self, inode: &Inode) -> Option<u64> {
         match inode.layout() {
             DataLayout::CompressedFull | DataLayout::CompressedCompact if inode.size > 0 => {
@@ -100,8 +100,9 @@ impl Reader<'_> {
         }
     }
 
-    /// Whether the inode has a hole, as far as `entries` of its index suffice; the number read is
-    /// subtracted from it. `None` if unknown, as for chunks, encoded extents and anything damaged.
+    /// Whether the inode has a hole. The length of its index is subtracted from `entries`, the
+    /// number of entries that may still be read. `None` if unknown: the index is longer, or the
+    /// inode has chunks or encoded extents, or is damaged.
     pub fn has_holes(&self, inode: &Inode, entries: &mut u64) -> Option<bool> {
         if inode.size == 0 || !inode.file_type().has_data() {
             return Some(false);

@@ -88,7 +88,7 @@ pub(crate) fn structure<T: FromBytes>(bytes: &[u8]) -> T {
     }
 }
 
-/// Bytes in a [`Window`]: 64 full indexes; no aligned pack or record straddles its end.
+/// Bytes in a [`Window`]: 64 full index entries; no aligned pack or record straddles its end.
 const WINDOW: usize = 512;
 
 /// A small piece of metadata kept on the stack, so that adjacent index entries cost one read.

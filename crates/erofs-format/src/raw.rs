@@ -44,7 +44,7 @@ pub(crate) struct RawSuperblock {
     pub build_time: U32,
     pub rootnid_8b: U64,
     pub reserved2: U64,
-    /// From here on in extension slots: present only with `sb_extslots`.
+    /// This field and the next one are in an extension slot, present only with `sb_extslots`.
     pub metabox_nid: U64,
     pub reserved3: U64,
 }

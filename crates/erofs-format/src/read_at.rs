@@ -45,7 +45,7 @@ pub struct Readers {
 }
 
 impl Readers {
-    /// Creates it with only the devices.
+    /// Creates readers of the devices, without the metabox and the packed inode.
     pub fn of(devices: Vec<Arc<dyn ReadAt + Send + Sync>>) -> Self {
         Self {
             devices,

@@ -107,9 +107,9 @@ impl Superblock {
         self.has(incompat::ZERO_PADDING)
     }
 
-    /// Whether a feature is in use that files with holes need: chunks without a block, and extents
-    /// of a compressed file without bytes (`48BIT`). Pclusters that are holes have no feature bit:
-    /// [`crate::Reader::has_holes`] finds them.
+    /// Whether the image uses a feature that permits holes: chunked files, whose chunks may have no
+    /// block, or `48BIT`, whose compressed extents may have no bytes. Pclusters that are holes have
+    /// no feature bit; [`crate::Reader::has_holes`] finds them.
     pub fn has_holes(&self) -> bool {
         self.has(incompat::CHUNKED_FILE | incompat::BIT48)
     }
@@ -226,7 +226,7 @@ fn check_features(raw: &RawSuperblock) -> Result<()> {
             bits.join(", ")
         );
     }
-    // The kernel rejects it as well: in every image, directory blocks have the block size.
+    // As in the kernel: directory blocks have the image's block size.
     if raw.dirblkbits != 0 {
         let bits = raw.dirblkbits;
         return unsupported!("dirblkbits {bits} (directory block size)");

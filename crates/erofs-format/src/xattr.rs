@@ -65,7 +65,7 @@ impl Reader<'_> {
     }
 }
 
-/// Namespaces and their numbers. An ACL is a full name: its stored name is empty.
+/// Namespaces and their numbers. The prefix of an ACL is its full name; the stored name is empty.
 const NAMESPACES: [(u8, &[u8]); 5] = [
     (1, b"user."),
     (2, b"system.posix_acl_access"),

@@ -43,7 +43,7 @@ pub(crate) struct Index {
     pub tail: Tail,
 }
 
-/// The extent with the file's last byte, if it is not a pcluster in blocks; identified by its head.
+/// The extent with the file's last byte, unless it is stored as blocks; identified by its head.
 #[derive(Debug)]
 pub(crate) enum Tail {
     None,
@@ -113,8 +113,8 @@ pub(crate) struct Extents {
     /// Number of records; records of 4 and 8 bytes are counted by the file's size instead.
     pub count: u64,
     /// Guarded by its own lock: leaf lock. For records of 4 bytes: where extents 0, 1024, 2048...
-    /// start, as far as lookups have got. Without it every lookup would add up all preceding
-    /// lengths.
+    /// start, as far as lookups have got. Without checkpoints, every lookup would add up all
+    /// preceding lengths.
     checkpoints: RwLock<Vec<u64>>,
     /// Guarded by its own lock: leaf lock. The record that was looked up last and where it starts:
     /// the next one is usually near.
@@ -138,7 +138,7 @@ impl Extents {
 
     /// The nearest known checkpoint at or before record `number`: its record and the address there.
     pub(crate) fn nearest_checkpoint(&self, number: u64) -> Option<(u64, u64)> {
-        // A hint: an urgent thread must not wait for one that has no CPU.
+        // Only a hint: an urgent thread must not wait for a lock holder that has no CPU.
         let last = self.last.try_lock().map_or((0, 0), |last| *last);
         if last != (0, 0) && last.0 <= number && number - last.0 < CHECKPOINT {
             return Some(last);

@@ -1,6 +1,6 @@
-//! Every malformed image: it is rejected, or everything reachable in it gives an error or a result,
-//! and never a panic or an endless walk. Errors of files come only from their metadata: what a
-//! decoder would notice is up to the engine.
+//! Every malformed image is rejected, or everything reachable in it yields a result or an error,
+//! never a panic or an endless walk. Only metadata is tested here; faults that only a decoder
+//! notices are left to the engine.
 
 use crate::common::*;
 use erofs_format::{ErrorClass, ExtentKind, Reader};
@@ -20,7 +20,7 @@ fn open_bad(case: &Value) -> (String, Result<Opened, erofs_format::Error>) {
     (name, image)
 }
 
-/// Found by a decoder, not by the map.
+/// Images whose fault only a decoder finds, not the map.
 const LEFT_TO_THE_DECODER: [&str; 5] = [
     "lz4-garbage.erofs",
     "lzma-garbage.erofs",

@@ -1,7 +1,8 @@
 //! Decoded bytes that launches read, kept so that they need not be decoded again.
 //!
-//! The file has decoded pclusters, or their beginnings, one after the other; then an entry for
-//! each; then a checksum for each of their pages, the last of which may be shorter; then:
+//! The file consists of decoded pclusters, or their beginnings, one after the other; an entry for
+//! each of them; a checksum for each of their pages, the last of which may be shorter; and this
+//! trailer:
 //!
 //! | offset | bytes | what |
 //! | --- | --- | --- |
@@ -12,11 +13,11 @@
 //! | 16 | 4 | entries |
 //! | 20 | 8 | seed of the keys |
 //! | 28 | 52 | the image, as in [what was learned](mod@crate::learned) |
-//! | 80 | 8 | checksum of entries, checksums, and what stands before it here |
+//! | 80 | 8 | checksum of entries, page checksums and the trailer before it |
 //!
-//! An entry is a key (16), which is a hash of stored bytes, and the number of decoded bytes (8).
-//! Numbers are little endian, checksums are XXH3 (64 bits). The file is thus written sequentially,
-//! and anything missing or damaged is noticed.
+//! An entry is a key (16 bytes), which is a hash of the stored bytes, and the number of decoded
+//! bytes (8 bytes). Numbers are little-endian, checksums are XXH3 (64 bits). With the index at its
+//! end, the file can be written sequentially. The checksums reveal anything missing or damaged.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -31,20 +32,20 @@ use crate::identity::ImageIdentity;
 use crate::numbers::{u32_at, u64_at};
 use crate::profile::PAGE;
 
-/// The first bytes after entries and checksums.
+/// The first bytes of the trailer.
 pub const MAGIC: [u8; 8] = *b"ERODECOD";
 
 /// The version that is written, and the only one that is read.
 pub const VERSION: u16 = 2;
 
-/// Length of the part after entries and checksums, in bytes.
+/// Length of the trailer in bytes.
 const END_BYTES: usize = 88;
 
 const CHECKSUM_AT: usize = 80;
 
 const ENTRY_BYTES: usize = 24;
 
-/// The most bytes of entries and checksums: enough for 8 GiB.
+/// The most bytes of entries and checksums: enough for about 8 GiB of decoded bytes.
 const INDEX_BYTES: usize = 16 << 20;
 
 /// The most bytes of a decoded pcluster, far more than the format allows.
@@ -141,7 +142,7 @@ impl Decoded {
         read
     }
 
-    /// How many bytes were [read](Self::read), and how many were not found.
+    /// Bytes that were [read](Self::read), and bytes that were missing or damaged.
     pub fn bytes(&self) -> (u64, u64) {
         let load = |bytes: &AtomicU64| bytes.load(Ordering::Relaxed);
         (load(&self.read_bytes), load(&self.missed_bytes))
@@ -154,7 +155,7 @@ impl Decoded {
 
     fn fill(&self, entry: Entry, out: &mut [u8]) -> Option<()> {
         let checksums = self.checksums.get(entry.page..)?;
-        // The checksum of a partly wanted page covers more bytes.
+        // The checksum of a page covers all of it, even if only a part is wanted.
         let whole = match out.len() as u64 == entry.length {
             true => out.len(),
             false => out.len() - out.len() % PAGE as usize,
@@ -202,7 +203,7 @@ fn checksum(index: &[u8], last: &[u8]) -> u64 {
     XxHash3_64::oneshot(&[index, &last[..CHECKSUM_AT]].concat())
 }
 
-/// The entries, the longest for each key, and the total of all bytes.
+/// The longest entry of each key, and the total length of all entries' bytes.
 fn entries(listed: &[u8]) -> (HashMap<u128, Entry>, u64) {
     let (mut at, mut page) = (0_u64, 0_usize);
     let mut entries: HashMap<u128, Entry> = HashMap::new();

@@ -27,8 +27,8 @@ pub use error::Error;
 pub use limits::Limits;
 pub use marks::{ALL, EXTENDED, IMPLIED, IMPLIES, MADE_IN_IMPLIED, REWRITTEN};
 
-/// Rewrites a layer. `contents` is an empty file, to be read and written. The archive may have
-/// bytes after its end, which are left unread.
+/// Rewrites a layer. `contents` is an empty file, to be read and written. Bytes after the end of
+/// the archive are ignored.
 ///
 /// # Errors
 /// One line: the fault of the archive or of an entry, or the file that failed. Errors of `to` and

@@ -38,7 +38,7 @@ struct Output<'c, W> {
     to: W,
     contents: &'c File,
     buffer: Vec<u8>,
-    /// The first names of inodes that have several.
+    /// The first name of each inode that has several.
     named: HashMap<Number, Vec<u8>>,
     implied: usize,
 }

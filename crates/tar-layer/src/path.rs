@@ -2,7 +2,7 @@
 
 /// The longest name of a file in bytes.
 pub(crate) const LONGEST_NAME: usize = 255;
-/// The longest path in bytes: that of Linux, without its end.
+/// The longest path in bytes, as in Linux, without the terminating NUL.
 pub(crate) const LONGEST_PATH: usize = 4095;
 
 /// The components of a path without `a/..`, `.` and `//`, removed lexically as in containerd. A

@@ -14,7 +14,7 @@ const SET_GROUP: u32 = 0o2000;
 
 /// The most symbolic links in one path, as in containerd.
 const MOST_LINKS: usize = 255;
-/// The most components of symbolic links that are followed for all entries together.
+/// The most components of symbolic link targets followed for all entries of an archive together.
 const MOST_STEPS: usize = 10_000_000;
 
 /// Seconds and nanoseconds since 1970.
@@ -61,7 +61,7 @@ pub(crate) struct Directory {
     pub is_opaque: bool,
     /// Whether the archive has an entry for the directory, and where.
     pub stated: Stated,
-    /// The directory above had no entry either when a file of this one came.
+    /// The parent had no entry either when this directory was created.
     pub was_made_in_implied: bool,
 }
 
@@ -71,7 +71,7 @@ pub(crate) enum Stated {
     /// The entry precedes those of its contents.
     #[default]
     First,
-    /// The entry follows those of its contents.
+    /// The entry follows one of a file in the directory.
     Later,
     /// The archive has no entry for it.
     Never,
@@ -182,13 +182,13 @@ impl Tree {
     }
 
     /// The directory that the names lead to, following symbolic links within the layer. Missing
-    /// directories are created as implied ones, and those that are whiteouts so far as opaque ones.
-    /// The error names the obstacle.
+    /// directories are created as implied ones; a whiteout is replaced by an opaque directory. The
+    /// error names the obstacle.
     pub(crate) fn make_parents(&mut self, names: &[&[u8]]) -> Result<Number, String> {
         let mut parent = ROOT;
         for (name, number) in self.real(names.iter().copied())? {
             let next = number.or_else(|| self.child(parent, &name));
-            // As in containerd in the lowest layer of an image; in others it gives up.
+            // containerd does this in the lowest layer of an image; in other layers it gives up.
             let is_opaque = next.is_some_and(|next| self.is_whiteout(next));
             if is_opaque {
                 self.remove(parent, &name);
@@ -207,7 +207,7 @@ impl Tree {
                         ..Directory::default()
                     };
                     let mut attributes = directory_attributes();
-                    // As mkdir(2) has it.
+                    // mkdir(2) inherits the group in the same way.
                     let above = &self.inode(parent).attributes;
                     if above.mode & SET_GROUP != 0 {
                         attributes.gid = above.gid;
@@ -304,7 +304,7 @@ impl Tree {
         Ok(())
     }
 
-    /// The number of directories that the archive implies before it states them, if ever.
+    /// The number of directories without an entry before the files in them.
     pub(crate) fn implied(&self) -> usize {
         let inodes = self.inodes.iter().flatten();
         let is_implied = |inode: &&Inode| match &inode.kind {

@@ -163,7 +163,7 @@ impl<R: Read> Input<R> {
                     self.begin += consumed;
                     return Ok(Some(entry));
                 }
-                // containerd ignores them.
+                // containerd ignores global extensions.
                 ParseEvent::GlobalExtensions { consumed, .. } => {
                     self.begin += consumed;
                     self.fill(BLOCK as usize)?;
@@ -362,7 +362,8 @@ impl Layer<'_> {
         }
         let names = clean(&entry.path);
         let Some((&base, parents)) = names.split_last() else {
-            // containerd makes the root of a layer, and has its own attributes for it.
+            // containerd creates the root with attributes of its own, and takes only the time from
+            // here.
             self.tree.inode_mut(ROOT).attributes.mtime = entry.attributes.mtime;
             return input.copy(entry.stored, io::sink(), &entry.path);
         };
@@ -543,7 +544,7 @@ impl Layer<'_> {
     }
 
     /// Sets the times of directories last and by name, as containerd does: a file that has replaced
-    /// a directory gets its time.
+    /// a directory gets the directory's time.
     fn date_directories(&mut self) -> Result<(), Error> {
         for (path, time) in std::mem::take(&mut self.directories) {
             let found = self.tree.find(&clean(&path));

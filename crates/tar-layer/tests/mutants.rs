@@ -1,11 +1,11 @@
-//! Damaged archives: each is refused with one line, or rewritten into an archive that is rewritten
-//! into itself.
+//! Damaged archives: each is refused with one line, or rewritten into an archive that a second
+//! rewriting does not change.
 
 use tar_core::EntryType;
 
 use crate::layer::{Archive, LIMITS, entry, list, run};
 
-/// Numbers that are the same in each run (xorshift).
+/// Pseudo-random numbers, the same in each run (xorshift).
 struct Numbers(u64);
 
 impl Numbers {
@@ -68,14 +68,15 @@ fn no_damage_is_more_than_one_line() {
                 rewritten += 1;
                 let twice = run(&once, &contents(), LIMITS).expect("a good archive");
                 let stated = list(&once);
-                // Only in a layer are such names no whiteouts.
+                // In a rewritten layer these are ordinary names, but in an archive they are
+                // whiteouts.
                 if stated
                     .iter()
                     .any(|line| line.contains(" .wh.") || line.contains("/.wh."))
                 {
                     continue;
                 }
-                // Marks of the layer are not taken from an archive.
+                // Rewriting drops the layer's marks that an archive already contains.
                 let stated = stated.iter().map(|line| line.split(" trusted.").next());
                 let twice = list(&twice);
                 assert!(twice[0].ends_with(" trusted.overlay.erofast.rewritten=y"));

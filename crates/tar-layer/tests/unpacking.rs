@@ -7,7 +7,7 @@ use crate::layer::{Archive, entry, list};
 
 const ROOT: &str = "5 755 0:0 @0 ./ trusted.overlay.erofast.rewritten=y";
 
-/// The lines after that of the root.
+/// The lines of all entries but the root.
 fn below(archive: &Archive) -> Vec<String> {
     let mut lines = archive.lines();
     let root = lines.remove(0);
@@ -42,7 +42,7 @@ fn what_comes_out_goes_in_and_comes_out_the_same() {
         lines.iter().any(|line| line.ends_with(" z -> d/h")),
         "{lines:?}"
     );
-    // Marks are not taken from an archive.
+    // Marks that an archive already contains are dropped.
     let stated = lines
         .iter()
         .skip(1)
@@ -145,7 +145,8 @@ fn whiteouts_are_those_of_overlayfs() {
     );
 }
 
-/// Of AUFS, which keeps hard links in such a directory: containerd knows no other marks.
+/// AUFS keeps hard links in `.wh..wh.plnk`. containerd has no rule for that name and treats it as a
+/// whiteout of `.wh.plnk`.
 #[test]
 fn names_that_look_like_marks_are_what_containerd_makes_of_them() {
     let archive = Archive::default()
@@ -179,7 +180,7 @@ fn a_symbolic_link_takes_the_place_of_a_directory_of_the_same_layer() {
         below(&archive),
         [
             "2 777 0:0 @1 d -> e",
-            // Dated as the directory that the link has replaced: its path leads here.
+            // Has the time of the directory `d`, which the link replaced: that path now leads here.
             "5 755 0:0 @1 e/ trusted.overlay.erofast.implied=y",
             "5 711 0:0 @1 e/f/",
             "0 644 0:0 @1 e/kept",

@@ -13,7 +13,7 @@ use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, pr
 
 use crate::site::{Site, files, soon};
 
-/// Number of server deaths in a row that a mount survives.
+/// Server deaths per mount: too few to end the mount, whatever their cause.
 const DEATHS_OF_A_MOUNT: u64 = 4;
 
 fn number_of_deaths() -> u64 {

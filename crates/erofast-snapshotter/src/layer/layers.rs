@@ -28,8 +28,8 @@ const NO_EROFS: &str = "not an EROFS image";
 /// The number of blobs remembered not to be EROFS.
 const REMEMBERED: usize = 10_000;
 
-/// The attribute of a converted layer's root that counts the directories whose files are in the
-/// archive but which have no entry of their own.
+/// The attribute of a converted layer's root with the number of directories that have files in the
+/// archive but no entry before these files.
 const IMPLIES: &str = "trusted.overlay.erofast.implies";
 
 /// The settings for mounting layers.
@@ -174,8 +174,8 @@ impl Layers {
 
     /// Whether the layer is an archive that cannot be stacked on others: overlayfs shows the
     /// attributes of the upper of two directories, and this archive has files in a directory
-    /// without an entry for the directory itself. When containerd unpacks such an archive, it
-    /// copies the attributes from the layer below.
+    /// without an earlier entry for the directory itself. When containerd unpacks such an archive,
+    /// it copies the attributes from the layer below.
     pub fn is_for_containerd(&self, digest: &str) -> bool {
         self.lock(&self.implying).contains(digest)
     }

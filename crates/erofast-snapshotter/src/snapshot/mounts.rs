@@ -73,7 +73,7 @@ fn bind(folder: &Path, access: &str) -> Mount {
 
 fn overlay(layers: &[PathBuf], upper: Option<&Upper>) -> Mount {
     let mut options = Vec::new();
-    // With the index off, sharing layers between containers costs nothing.
+    // With its index on, overlayfs refuses an upper directory that another mount still uses.
     if Path::new("/sys/module/overlay/parameters/index").exists() {
         options.push("index=off".into());
     }

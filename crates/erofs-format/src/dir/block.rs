@@ -102,7 +102,7 @@ fn is_name(name: &[u8]) -> bool {
     (1..=MAX_NAME).contains(&name.len()) && !name.iter().any(|&byte| byte == b'/' || byte == 0)
 }
 
-/// A name for an error message, no longer than a line.
+/// A name for an error message, shortened to fit on a line.
 fn shown(name: &[u8]) -> impl std::fmt::Display + '_ {
     name[..name.len().min(64)].escape_ascii()
 }
@@ -143,7 +143,7 @@ pub(super) mod tests {
     fn what_is_no_path_component_is_no_name() {
         let long = [b'x'; 256];
         for name in [&b"a/b"[..], b"/", b"", b"\0", b"a\0b", &long] {
-            // Not the last one, whose name would end at the NUL.
+            // Not the last entry: a NUL would end its name.
             let bytes = block_of(&[name, b"z"], 1, 512);
             let block = Block::parse(&bytes, 0).unwrap();
             assert!(block.entry(0).is_err(), "{}", name.escape_ascii());

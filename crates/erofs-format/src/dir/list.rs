@@ -21,16 +21,16 @@ pub enum Item<'a> {
     },
 }
 
-/// Consecutive blocks without a valid entry that end a listing: a directory that claims a terabyte
-/// of them would be walked forever.
+/// A listing ends after this many consecutive blocks without a valid entry. Otherwise a directory
+/// that claims a terabyte of them would be walked forever.
 const MAX_BROKEN: u32 = 64;
 
-/// Calls `each` for the contents of the directory from the cookie `position` (0: the beginning) on,
-/// in order, until it breaks or the directory ends.
+/// Calls `each` with the items of the directory in order, from the cookie `position` (0: the
+/// beginning) on, until `each` breaks or the directory ends.
 ///
 /// `content` is the decoded content of the directory, exactly as long as its size. `.` is not among
-/// the entries if [`crate::Inode::dot_omitted`]. The error is that of reading a block, or of too
-/// many consecutive blocks without a valid entry.
+/// the entries if [`crate::Inode::dot_omitted`]. Fails if a block cannot be read, or after too many
+/// consecutive blocks without a valid entry.
 pub fn read(
     content: &dyn ReadAt,
     block_size: u32,
@@ -75,7 +75,8 @@ pub fn read(
     Ok(())
 }
 
-/// The entries of the block at `start`, from `first` on. Also returns whether one of them is valid.
+/// Calls `each` with the entries of the block at `start`, from `first` on. Also returns whether the
+/// block has a valid entry.
 fn entries(
     block: &Block<'_>,
     start: u64,

@@ -35,8 +35,8 @@ pub fn lookup(content: &dyn ReadAt, block_size: u32, name: &[u8]) -> Result<Opti
     }
 }
 
-/// The position at which [`read`] begins with the first entry whose name is not before `name`;
-/// `None` if the names are not in order.
+/// The cookie from which [`read`] begins with the first entry whose name is `name` or sorts after
+/// it; `None` if the names are not in order.
 pub fn seek(content: &dyn ReadAt, block_size: u32, name: &[u8]) -> Result<Option<u64>> {
     with_buffer(content, block_size, |mut directory| directory.seek(name))
 }
@@ -73,8 +73,8 @@ struct Directory<'a> {
     buf: &'a mut [u8],
 }
 
-/// Blocks that a full comparison of a directory reads: 256 MiB in blocks of 4 KiB, millions of
-/// names.
+/// The most blocks that a full comparison of a directory reads: 256 MiB in blocks of 4 KiB,
+/// millions of names.
 const MAX_SCAN: u64 = 1 << 16;
 
 impl Directory<'_> {
@@ -106,7 +106,7 @@ impl Directory<'_> {
         let Some(candidate) = low.checked_sub(1) else {
             return self.order_of_first(loaded);
         };
-        // Usually it is the block that was read last.
+        // Usually the candidate is the block that was read last.
         let block = match loaded == Some(candidate) {
             true => Block::parse(self.bytes_of(candidate), candidate * self.block_size),
             false => self.load(candidate)?,
@@ -114,8 +114,8 @@ impl Directory<'_> {
         Ok(block.map_or(Outcome::Disorder, |block| search_block(&block, name)))
     }
 
-    /// Finds the block before the first one that begins with `name` or a later name, and in it the
-    /// first entry that is not before it.
+    /// Finds the last block whose first name sorts before `name`, and in that block the first entry
+    /// whose name does not.
     fn seek(&mut self, name: &[u8]) -> Result<Option<u64>> {
         let (mut low, mut high) = (0, self.size.div_ceil(self.block_size));
         while low < high {
@@ -150,7 +150,8 @@ impl Directory<'_> {
         Ok(Some(start.saturating_add(block_size).min(size)))
     }
 
-    /// `name` sorts before the very first name, unless the first block is out of order.
+    /// `name` sorts before the very first name: it is absent, unless the first block is out of
+    /// order.
     fn order_of_first(&mut self, loaded: Option<u64>) -> Result<Outcome> {
         let ordered = loaded.is_none_or(|number| {
             let block = Block::parse(self.bytes_of(number), number * self.block_size);
@@ -169,7 +170,7 @@ impl Directory<'_> {
     }
 }
 
-/// Compares every entry that has a name. If a broken entry may have the name, that is an error.
+/// Compares every entry that has a name. Fails if a broken entry may have the name.
 fn scan(content: &dyn ReadAt, block_size: u32, name: &[u8]) -> Result<Option<(Nid, u8)>> {
     let blocks = content.size().div_ceil(block_size.into());
     if blocks > MAX_SCAN {
@@ -195,8 +196,8 @@ fn scan(content: &dyn ReadAt, block_size: u32, name: &[u8]) -> Result<Option<(Ni
     }
 }
 
-/// The result of comparing all entries so far: whether a name that is not among the valid ones may
-/// be that of a broken one. If the valid ones ascend, it would be between its neighbours.
+/// Decides whether a name that no valid entry has may belong to a broken entry. If the valid names
+/// ascend, the name of a broken entry must sort between those of its valid neighbours.
 #[derive(Default)]
 struct Gap {
     /// The last valid name.
@@ -205,7 +206,7 @@ struct Gap {
     first: Option<Error>,
     /// There is a broken entry after `before`.
     broken: bool,
-    /// The name would be where a broken entry is.
+    /// The wanted name sorts to the position of a broken entry.
     fits: bool,
     disorder: bool,
 }
@@ -360,7 +361,7 @@ mod tests {
         assert!(is_error(&content, "n0006") && is_error(&content, "n0006x"));
         assert_eq!(nid(&content, "n0004x"), None);
         assert_eq!(nid(&content, "n0009x"), None);
-        // If they are out of order, any name may be the broken one.
+        // If the names are out of order, the broken entry may have any name.
         let mut names = names;
         names.swap(0, 1);
         let mut content = directory(&names);

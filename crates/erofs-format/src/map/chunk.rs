@@ -16,7 +16,7 @@ const WIDE: u32 = 0x40;
 /// The other half of the union is reserved.
 const FORMAT: u32 = 0xffff;
 
-/// Most chunks that one extent joins, so that a call is bounded.
+/// The most chunks joined into one extent, which bounds a call.
 const JOIN: u64 = 256;
 
 impl Inode {
@@ -90,8 +90,8 @@ pub(super) fn map(image: Reader<'_>, inode: &Inode, offset: u64) -> Result<Exten
     }
 }
 
-/// How many chunks from `number` on are consecutive on their device (or are all holes). Chunks
-/// whose index cannot be read fail when they themselves are mapped.
+/// How many chunks from `number` on are consecutive on their device (or are all holes). A chunk
+/// whose index cannot be read fails when it is mapped itself.
 fn join(table: &mut Table<'_>, number: u64, first: Chunk, chunk_blocks: u64, last: u64) -> u64 {
     let mut count = 1;
     while count < JOIN && number + count <= last {

@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use crate::{Extent, ExtentKind, Inode, Reader, Result};
 
-/// The extent for the bytes `range`, which begin at a block of a device: as many as the device has;
-/// byte `offset` must be one of them.
+/// The extent for the file's bytes `range`, stored from a block of a device on. It ends where the
+/// device ends; byte `offset` must be in it.
 pub(super) fn extent(
     image: Reader<'_>,
     inode: &Inode,

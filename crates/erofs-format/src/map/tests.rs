@@ -128,7 +128,7 @@ fn chunk_indexes_may_have_addresses_of_48_bits() {
     let mut maker = Maker::new(4, 2 * BLOCK);
     maker.put(BODY, &[1, 0, 0, 0]).words(BODY + 4, &[0]);
     maker.put(BODY + 8, &[0, 0, 0, 0]).words(BODY + 12, &[8]);
-    // Without the bit for them the upper half is ignored.
+    // Without the 48-bit flag of the chunk format, the upper half is ignored.
     maker.union(0x20);
     let extent = maker.map(0).unwrap();
     assert_eq!(extent.kind, raw(0, 0));
@@ -323,7 +323,7 @@ fn a_pcluster_of_no_blocks_is_a_hole_in_a_full_index() {
     // Without a count there is one block, as in images of all other writers.
     maker.lcluster(1, 2, 0, 1 | 1 << 16);
     assert_eq!(pcluster(&maker.map(0).unwrap()).length, 512);
-    // Heads of a kind without big pclusters have no counts.
+    // Heads have no counts if big pclusters are not enabled for their type.
     maker.lcluster(1, 2, 0, 0x0800 | 1 << 16);
     maker.header(0, 0b100, 3, 0);
     assert_eq!(pcluster(&maker.map(0).unwrap()).length, 512);
@@ -336,7 +336,8 @@ fn a_file_may_end_in_a_hole_and_be_nothing_else() {
     let last = maker.map(1799).unwrap();
     assert_eq!((last.logical, last.end()), (1736, 1800));
     assert_eq!(last.kind, ExtentKind::Hole);
-    // A last head beyond the end of the file, as some writers produce, and farther.
+    // The last head is beyond the end of the file: by a little, as some writers produce, then
+    // farther.
     maker
         .lcluster(3, 1, 264, 0)
         .lcluster(2, 1 | 1 << 14, 100, 0);
@@ -413,7 +414,7 @@ fn an_entry_that_contradicts_its_extent_is_found() {
         "seen from before it"
     );
     assert_eq!(contradiction(&maker), Some(4 * BLOCK));
-    // A head that leads nowhere.
+    // A non-head whose head would be before the beginning of the file.
     maker.lcluster(4, 2, 0, 9 | 3 << 16);
     assert_eq!(contradiction(&maker), Some(4 * BLOCK));
 }

@@ -263,7 +263,8 @@ mod tests {
 
     #[test]
     fn large_packs_are_aligned_and_small_ones_fill_up() {
-        // 8 bytes past an alignment of 32: six small entries up to it.
+        // The index starts 8 bytes past a multiple of 32: six entries in small packs precede the
+        // next multiple.
         let index = index(1000, COMPACTED_2B);
         let places = [0, 5, 6, 37, 38, 40].map(|lcn| place(&index, 6 + 32 + 3, lcn));
         let small = [(1000, 2, 0), (1016, 2, 1)];

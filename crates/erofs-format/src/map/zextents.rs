@@ -20,8 +20,8 @@ const PARTIAL: u32 = 1 << 27;
 /// Above it: 0 for uncompressed, otherwise the algorithm's number plus 1.
 const FORMAT_SHIFT: u32 = 28;
 
-/// Most 4-byte records that are read: an address is the sum of all preceding lengths, and these are
-/// 64 MiB of records, enough for 64 GiB in extents of 4 KiB and 1 TiB in extents of 64 KiB.
+/// The most 4-byte records that are read: an address is the sum of all preceding lengths, and these
+/// are 64 MiB of records, enough for 64 GiB in extents of 4 KiB and 1 TiB in extents of 64 KiB.
 const MAX_CONTIGUOUS: u64 = 1 << 24;
 
 /// A record in a common form, and the result of the search.
@@ -31,7 +31,7 @@ struct Record {
     stored: u32,
     physical: u64,
     logical: u64,
-    /// Where the next one begins; for the last, the file's size.
+    /// Start of the next extent; for the last one, the file's size.
     end: u64,
     last: bool,
 }
@@ -82,7 +82,7 @@ impl Extents {
                 inode.own_nid()
             );
         }
-        // The walk adds up lengths of existing records, or does not start.
+        // Start the walk only if every record that it adds up exists.
         meta.check(records, (number + 1).saturating_mul(4))?;
         let mut window = Window::new(meta);
         let (mut at, mut physical) = self.begin(&mut window, number)?;

@@ -36,7 +36,8 @@ pub(super) fn has_holes(image: Reader<'_>, inode: &Inode, entries: &mut u64) -> 
     }
 }
 
-/// See [`Image::contradiction`]. Encoded extents have one record each.
+/// See [`Image::contradiction`]. Encoded extents have one record each, which nothing can
+/// contradict.
 pub(super) fn contradiction(image: Reader<'_>, inode: &Inode) -> Option<u64> {
     match zmap(image, inode).ok()? {
         ZMap::Index(index) => zindex::contradiction(image, inode, index),
@@ -57,7 +58,7 @@ fn read(image: Reader<'_>, inode: &Inode) -> Result<ZMap> {
     let raw: RawMapHeader = image.meta_of(inode)?.get(position)?;
     let advise = raw.advise.get();
     let full = inode.layout() == DataLayout::CompressedFull;
-    // Checked before everything else: no number of extents is that high.
+    // Check this first: the bit is above those of any number of extents.
     if raw.cluster_bits & WHOLE_FRAGMENT != 0 {
         return Ok(ZMap::Fragment(fragment_start(&raw)));
     }
@@ -119,8 +120,8 @@ fn find_tail(image: Reader<'_>, inode: &Inode, index: &Index, first: u32) -> Res
     }
     let last = zindex::find(image, inode, index, inode.size - 1)?;
     if in_fragment {
-        // With full indexes the unused block address of the head has the upper half; that of a hole
-        // is meaningless, and makes the offset lie beyond every packed inode.
+        // In full indexes the head's unused block address holds the upper half. A hole's block
+        // address is meaningless, so the offset is set beyond every packed inode.
         let high = match index.full {
             true if last.head.hole => u64::MAX << 32,
             true => last.head.block << 32,

@@ -16,8 +16,8 @@ use crate::{Coding, Extent, ExtentKind, Inode, Reader, Result};
 use super::pcluster::{Candidate, algorithm, compressed, fragment, plain};
 use super::{zcompact, zfull};
 
-/// Most steps back to a head. A distance is at most 2047, so this suffices for a fragment of 50 GB
-/// in the smallest lclusters; pclusters end at 12 MiB.
+/// The most steps back to a head. A distance is at most 2047, so this suffices for a fragment of 50
+/// GB in the smallest lclusters; pclusters end at 12 MiB.
 const MAX_STEPS: u32 = 1 << 16;
 
 /// The head of the extent that contains a byte.
@@ -157,7 +157,7 @@ pub(super) fn contradiction(image: Reader<'_>, inode: &Inode, index: &Index) -> 
         let second = ((at >> index.lcluster_bits) + 1) << index.lcluster_bits;
         let mut middle = (second..extent.end()).step_by(1 << index.lcluster_bits);
         let is_same = |found: &Extent| match found.kind {
-            // For a hole, an extent covers the part around the offset.
+            // The extent of a hole covers only the part around the offset.
             ExtentKind::Hole => extent.kind == ExtentKind::Hole,
             _ => {
                 (found.logical, found.end(), &found.kind)
@@ -200,8 +200,9 @@ pub(super) fn has_holes(
     Some(false)
 }
 
-/// A pcluster that is a hole. The extent covers the part around `offset`: from the beginning of its
-/// lcluster, since the head may be far away, and no more than a bounded walk finds.
+/// A pcluster that is a hole. The extent covers the part around `offset`: it starts no earlier than
+/// the lcluster of `offset`, since the head may be far away, and ends where the bounded search for
+/// the next head ends.
 fn hole(
     inode: &Inode,
     index: &Index,
@@ -222,8 +223,8 @@ fn hole(
     Ok(Extent::new(start, length, ExtentKind::Hole))
 }
 
-/// Blocks in the pcluster: stored in the first non-head after the head, with big pclusters. A hole
-/// has none.
+/// Blocks in the pcluster. With big pclusters, the first non-head after the head stores the number.
+/// A hole has none.
 fn stored_blocks(
     inode: &Inode,
     index: &Index,
@@ -255,9 +256,8 @@ fn stored_blocks(
     Ok(lcluster.stored_blocks.unwrap_or(1))
 }
 
-/// Where the data of the first head at or after an lcluster begins, or the end of the file. No head
-/// is searched beyond `most`, which bounds the walk: a pcluster that long is rejected, and a hole
-/// becomes several extents.
+/// Where the data of the first head at or after an lcluster begins, or the end of the file. The
+/// search ends beyond `most`: a pcluster that long is rejected, and a hole becomes several extents.
 fn next_head(
     inode: &Inode,
     index: &Index,

@@ -1,4 +1,4 @@
-//! The test images, and reading whatever needs no decoder.
+//! The test images, and readers of everything that needs no decoder.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -74,7 +74,8 @@ impl Opened {
         self.image.reader(&self.readers)
     }
 
-    /// Provides metabox and packed inode if they are not compressed. False: a decoder is needed.
+    /// Provides the metabox and the packed inode if they are not compressed. Returns false if a
+    /// decoder is needed.
     pub fn supply_special(&mut self) -> bool {
         let mut all = true;
         if let Some(nid) = self.image.metabox_nid() {
@@ -106,7 +107,7 @@ fn plain_content(image: Reader<'_>, nid: Nid) -> Option<Arc<dyn ReadAt + Send + 
     Some(Arc::new(bytes))
 }
 
-/// Most bytes of a file that a test holds in memory.
+/// The most bytes of a file that a test holds in memory.
 pub const MAX_CONTENT: u64 = 64 << 20;
 
 /// All bytes of a file whose extents are uncompressed.
@@ -192,7 +193,7 @@ pub struct Walk {
     pub broken: BTreeMap<Vec<u8>, String>,
 }
 
-/// Most entries that a walk of a (possibly cyclic) image visits.
+/// The most entries that a walk of a (possibly cyclic) image visits.
 const MAX_ENTRIES: usize = 20_000;
 
 pub fn walk(image: Reader<'_>) -> Walk {
