@@ -9,40 +9,34 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::rc::{Rc, Weak};
 
-use crate::fetch::Fetch;
-
 /// Places that are remembered.
 const MOST_SPOTS: usize = 16;
 
 /// So many times farther than what is near, a file is still fetched.
 const FILE: u64 = 5;
 
-/// The images of the process; the one that was read last is last.
-#[derive(Debug, Default)]
-pub struct LastRead(RefCell<Vec<Weak<Fetch>>>);
+/// The images of the process in the order of their last reads.
+#[derive(Debug)]
+pub struct LastRead<I>(RefCell<Vec<Weak<I>>>);
 
-impl LastRead {
+impl<I> Default for LastRead<I> {
+    fn default() -> Self {
+        Self(RefCell::default())
+    }
+}
+
+impl<I> LastRead<I> {
     /// Adds an image, or notes that it was read.
-    pub fn note(&self, fetch: &Rc<Fetch>) {
+    pub fn note(&self, image: &Rc<I>) {
         let mut images = self.0.borrow_mut();
-        images.retain(|image| image.strong_count() > 0 && image.as_ptr() != Rc::as_ptr(fetch));
-        images.push(Rc::downgrade(fetch));
+        images.retain(|other| other.strong_count() > 0 && other.as_ptr() != Rc::as_ptr(image));
+        images.push(Rc::downgrade(image));
     }
 
-    /// The next range, of at most this many blocks, for which the link has idle time. It is in
-    /// flight from now on.
-    pub fn next_run(&self, blocks: u64) -> Option<(Rc<Fetch>, Range<u64>)> {
+    /// The images, the one read last first.
+    pub fn images(&self) -> Vec<Rc<I>> {
         let images = self.0.borrow();
-        let images: Vec<_> = images.iter().rev().filter_map(Weak::upgrade).collect();
-        // A launch profile says what is read next, and nothing competes with it.
-        if images.iter().any(|image| image.has_profile()) {
-            return None;
-        }
-        let of = |next: fn(&Fetch, u64) -> Option<Range<u64>>| {
-            let mut runs = images.iter().map(|image| (image, next(image, blocks)));
-            runs.find_map(|(image, run)| Some((Rc::clone(image), run?)))
-        };
-        of(Fetch::next_near).or_else(|| of(Fetch::next_rest))
+        images.iter().rev().filter_map(Weak::upgrade).collect()
     }
 }
 

@@ -12,6 +12,7 @@ use reqwest::{Response, StatusCode};
 
 use crate::convert::{Named, convert, find};
 use crate::failure::{Failure, NO_TLS, in_time};
+use crate::first_blocks::FIRST;
 use crate::http::{Server, identity};
 use crate::layers::{BEGINNING, Layer, is_image};
 use crate::registry::{self, Attached};
@@ -26,9 +27,6 @@ const PAUSES: [Duration; 3] = [
     Duration::from_millis(400),
     Duration::from_millis(1600),
 ];
-
-/// The bytes of the first answer: over a connection that begins slowly, one block takes as long.
-pub const FIRST: u64 = 2 * BLOCK;
 
 /// Pauses until a registry supports ranges of a blob: the first and the longest.
 const FIRST_WAIT: Duration = Duration::from_millis(250);

@@ -44,11 +44,26 @@ fn fill(fetch: &Rc<Fetch>) {
     if fetch.link.pause().is_some() {
         return;
     }
-    let idle = || fetch.last_read.next_run(fetch.link.idle_blocks()?);
+    let idle = || next_idle(fetch, fetch.link.idle_blocks()?);
     while let Some((image, run)) = idle() {
         image.count(|counters| counters.ahead_bytes += image.bytes(&run));
         begin(&image, run);
     }
+}
+
+/// The next range, of at most this many blocks, for which the link has idle time, and its image. The
+/// range counts as in flight from now on.
+fn next_idle(fetch: &Fetch, blocks: u64) -> Option<(Rc<Fetch>, Range<u64>)> {
+    let images = fetch.last_read.images();
+    // A launch profile says what is read next, and nothing competes with it.
+    if images.iter().any(|image| image.has_profile()) {
+        return None;
+    }
+    let of = |next: fn(&Fetch, u64) -> Option<Range<u64>>| {
+        let mut runs = images.iter().map(|image| (image, next(image, blocks)));
+        runs.find_map(|(image, run)| Some((Rc::clone(image), run?)))
+    };
+    of(Fetch::next_near).or_else(|| of(Fetch::next_rest))
 }
 
 fn begin(fetch: &Rc<Fetch>, run: Range<u64>) {

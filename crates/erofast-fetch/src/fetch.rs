@@ -56,7 +56,7 @@ pub struct Fetch {
     streams: RefCell<Streams>,
     /// What the link carries, and the images that share it.
     pub link: Rc<Link>,
-    pub last_read: Rc<LastRead>,
+    pub last_read: Rc<LastRead<Fetch>>,
     spots: RefCell<Spots>,
     asked: Notify,
     counters: RefCell<Counters>,
@@ -72,7 +72,7 @@ impl Fetch {
         identity: Identity,
         (server, room): (Server, Room),
         (parent, readers): (Rc<OwnedFd>, Rc<Readers>),
-        (link, last_read): (Rc<Link>, Rc<LastRead>),
+        (link, last_read): (Rc<Link>, Rc<LastRead<Fetch>>),
     ) -> Rc<Fetch> {
         let fetch = Rc::new(Fetch {
             verification: Verification::new(&identity, &room),

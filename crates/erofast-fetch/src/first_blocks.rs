@@ -7,14 +7,17 @@ use std::rc::Rc;
 
 use remote_image::answers;
 use remote_image::registry::Version;
+use remote_image::store::BLOCK;
 use remote_image::{ImageUrl, Options};
 use reqwest::{Response, StatusCode};
 use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, spawn_local};
 
-use crate::asking::FIRST;
 use crate::failure::in_time;
 use crate::http::Server;
+
+/// The bytes of the first answer: over a connection that begins slowly, one block takes as long.
+pub const FIRST: u64 = 2 * BLOCK;
 
 /// The most requests at the same time: a registry without HTTP/2 has a connection for each.
 const MOST: usize = 32;

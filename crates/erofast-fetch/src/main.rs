@@ -134,7 +134,7 @@ struct Images {
     first_blocks: Rc<FirstBlocks>,
     readers: Rc<Readers>,
     link: Rc<Link>,
-    last_read: Rc<LastRead>,
+    last_read: Rc<LastRead<Fetch>>,
     open: Rc<RefCell<BTreeMap<usize, Rc<Fetch>>>>,
 }
 

@@ -9,9 +9,10 @@ use remote_image::message::Identity;
 use remote_image::{Offline, converted};
 use reqwest::{Response, StatusCode};
 
-use crate::asking::{Converted, FIRST, FirstBlock, Found, ask, first_block};
+use crate::asking::{Converted, FirstBlock, Found, ask, first_block};
 use crate::failure::Failure;
 use crate::fetch::Fetch;
+use crate::first_blocks::FIRST;
 use crate::http::{Times, check_range};
 use crate::launches::{self, Search};
 use crate::offline;

@@ -25,7 +25,7 @@ pub struct Wanted<'w> {
     pub first_blocks: &'w FirstBlocks,
     pub readers: &'w Rc<Readers>,
     pub link: &'w Rc<Link>,
-    pub last_read: &'w Rc<LastRead>,
+    pub last_read: &'w Rc<LastRead<Fetch>>,
 }
 
 impl Wanted<'_> {
