@@ -51,8 +51,8 @@ fn fill(fetch: &Rc<Fetch>) {
     }
 }
 
-/// The next range, of at most this many blocks, for which the link has idle time, and its image. The
-/// range counts as in flight from now on.
+/// The next range for which the link has idle time, of at most this many blocks, with its image.
+/// The range counts as in flight from now on.
 fn next_idle(fetch: &Fetch, blocks: u64) -> Option<(Rc<Fetch>, Range<u64>)> {
     let images = fetch.last_read.images();
     // A launch profile says what is read next, and nothing competes with it.
