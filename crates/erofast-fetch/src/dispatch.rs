@@ -46,7 +46,8 @@ fn fill(fetch: &Rc<Fetch>) {
     }
     let idle = || next_idle(fetch, fetch.link.idle_blocks()?);
     while let Some((image, run)) = idle() {
-        image.count(|counters| counters.ahead_bytes += image.bytes(&run));
+        let bytes = image.bytes(&run);
+        image.count(|counters| counters.ahead_bytes += bytes.end - bytes.start);
         begin(&image, run);
     }
 }
@@ -67,7 +68,7 @@ fn next_idle(fetch: &Fetch, blocks: u64) -> Option<(Rc<Fetch>, Range<u64>)> {
 }
 
 fn begin(fetch: &Rc<Fetch>, run: Range<u64>) {
-    let flight = fetch.link.send(fetch.bytes(&run));
+    let flight = fetch.link.send(&fetch.bytes(&run));
     let fetch = Rc::clone(fetch);
     tokio::task::spawn_local(async move {
         let outcome = range::transfer(&fetch, &run, flight).await;

@@ -195,7 +195,7 @@ impl Fetch {
         let mut ahead = 0..0;
         // A single range is only the beginning of an image.
         if asked.class == Class::Profile && question.ranges.len() > 1 {
-            self.link.has_profile();
+            self.link.note_profile();
         }
         if asked.class == Class::Demand {
             self.link.serves(false);
@@ -222,7 +222,12 @@ impl Fetch {
     }
 
     fn within(&self, blocks: Range<u64>) -> Range<u64> {
-        blocks.start..blocks.end.min(self.identity.length.div_ceil(BLOCK))
+        blocks.start..blocks.end.min(self.all().end)
+    }
+
+    /// All blocks of the image.
+    fn all(&self) -> Range<u64> {
+        0..self.identity.length.div_ceil(BLOCK)
     }
 
     fn forget(&self, question: &Question) {
@@ -307,8 +312,8 @@ impl Fetch {
     }
 
     /// The bytes of these blocks.
-    pub fn bytes(&self, run: &Range<u64>) -> u64 {
-        self.room.range(run.end - 1).end - self.room.range(run.start).start
+    pub fn bytes(&self, run: &Range<u64>) -> Range<u64> {
+        self.room.range(run.start).start..self.room.range(run.end - 1).end
     }
 
     /// Notes the end of a range, and its failure if any.

@@ -97,7 +97,7 @@ fn send(fetch: &Fetch, bytes: &[u8]) {
         file.write_all(bytes)?;
         Ok(file)
     };
-    fetch.link.has_profile();
+    fetch.link.note_profile();
     // Without it launches are learned.
     if let Ok(file) = in_memory() {
         fetch.report_launches(&file);

@@ -156,7 +156,7 @@ impl Link {
     }
 
     /// Notes that a launch profile is known or being fetched.
-    pub fn has_profile(&self) {
+    pub fn note_profile(&self) {
         self.profile.set(Some(Instant::now()));
     }
 
@@ -225,7 +225,8 @@ impl Link {
     }
 
     /// Notes that a range is requested.
-    pub fn send(self: &Rc<Self>, bytes: u64) -> Flight {
+    pub fn send(self: &Rc<Self>, bytes: &Range<u64>) -> Flight {
+        let bytes = bytes.end - bytes.start;
         self.flying.set(self.flying.get() + bytes);
         Flight {
             link: Rc::clone(self),
@@ -360,7 +361,7 @@ mod tests {
         assert_eq!(link(MS, MS / 8).idle_blocks(), None);
         let link = link(20 * MS, MS);
         assert!(link.idle_blocks() > Some(4));
-        let _flight = link.send(16 << 20);
+        let _flight = link.send(&(0..16 << 20));
         assert_eq!(link.idle_blocks(), None, "the link is full");
     }
 

@@ -19,7 +19,7 @@ pub const NO_RANGES: &str = "the server does not support range requests (mount -
 
 /// Fetches blocks; those that arrived before a failure are kept.
 pub async fn transfer(fetch: &Rc<Fetch>, run: &Range<u64>, flight: Flight) -> Result<(), Failure> {
-    let bytes = fetch.room.range(run.start).start..fetch.room.range(run.end - 1).end;
+    let bytes = fetch.bytes(run);
     fetch.count(|counters| counters.round_trips += 1);
     let response = fetch.server.get(&bytes, Some(&fetch.identity)).await?;
     let answered = Instant::now();

@@ -4,13 +4,10 @@ use crate::*;
 use remote_image::Ahead;
 use remote_image::store::BLOCK;
 use std::ops::Range;
-use std::time::Instant;
 
 /// Few enough to arrive soon on a busy machine.
 const BLOCKS: usize = 300;
 const LENGTH: usize = BLOCKS * BLOCK as usize;
-/// Far longer than anything here takes.
-const LONG: Duration = Duration::from_secs(120);
 
 /// A server that answers after a time which is worth filling.
 fn distant() -> Server {
@@ -42,11 +39,9 @@ fn the_rest_of_an_image_comes_while_its_reader_does_something_else() {
             break;
         }
     }
-    let begun = Instant::now();
-    while file.counters().unwrap().cached_bytes < LENGTH as u64 {
-        assert!(begun.elapsed() < LONG, "{:?}", file.counters());
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    soon("all of it is cached", || {
+        file.counters().unwrap().cached_bytes >= LENGTH as u64
+    });
     let counters = file.counters().unwrap();
     assert_eq!(counters.fetched_bytes, LENGTH as u64, "each block once");
     assert!(counters.ahead_bytes > LENGTH as u64 / 4, "{counters:?}");
@@ -86,11 +81,9 @@ fn nothing_competes_with_a_launch_profile() {
         .collect();
     file.prefetch(&ranges, Class::Profile).unwrap();
     read(&file, bytes(20..60)).unwrap();
-    let begun = Instant::now();
-    while !ranges.iter().all(|range| file.is_cached(range)) {
-        assert!(begun.elapsed() < LONG, "{:?}", file.counters());
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    soon("the profile is cached", || {
+        ranges.iter().all(|range| file.is_cached(range))
+    });
     let asked: Vec<_> = server
         .state()
         .asked

@@ -4,7 +4,6 @@ use std::fs::File;
 use std::io::{Read, Seek};
 use std::sync::Arc;
 use std::thread;
-use std::time::Instant;
 
 use remote_image::Event;
 use remote_image::launches::{LONGEST, MEDIA_TYPE};
@@ -47,14 +46,6 @@ fn comes(fetcher: &mut Fetcher) -> Vec<u8> {
             return bytes;
         }
         assert_ne!(fetcher.event().unwrap(), Event::Died);
-    }
-}
-
-fn soon(what: &str, happened: impl Fn() -> bool) {
-    let begin = Instant::now();
-    while !happened() {
-        assert!(begin.elapsed() < Duration::from_secs(60), "{what}");
-        thread::sleep(Duration::from_millis(10));
     }
 }
 

@@ -18,7 +18,7 @@ mod tools;
 mod writer;
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use remote_image::{Class, Fetcher, ImageUrl, Options, RemoteFile};
 
@@ -120,6 +120,15 @@ pub(crate) fn read(file: &RemoteFile, range: std::ops::Range<usize>) -> std::io:
         file.request(ranges, Class::Demand)?.wait()?;
     }
     Ok(bytes)
+}
+
+/// Waits until this has happened, which `what` names.
+pub(crate) fn soon(what: &str, happened: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !happened() {
+        assert!(begin.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 pub(crate) fn cache() -> tempfile::TempDir {

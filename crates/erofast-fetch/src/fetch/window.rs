@@ -87,17 +87,17 @@ impl Fetch {
     /// The next blocks of the rest of the image, if that is soon here; they are in flight from now
     /// on.
     pub fn next_rest(&self, most: u64) -> Option<Range<u64>> {
-        let all = 0..self.identity.length.div_ceil(BLOCK);
         let is_soon = || self.link.brings_soon(self.room.missing());
-        (self.options.ahead == Ahead::Whole && is_soon())
-            .then(|| self.fly(|wanted| self.spots.borrow_mut().next_rest(&all, most, wanted)))?
+        (self.options.ahead == Ahead::Whole && is_soon()).then(|| {
+            self.fly(|wanted| self.spots.borrow_mut().next_rest(&self.all(), most, wanted))
+        })?
     }
 
     fn fly(
         &self,
         next: impl FnOnce(&dyn Fn(u64) -> bool) -> Option<Range<u64>>,
     ) -> Option<Range<u64>> {
-        let end = self.identity.length.div_ceil(BLOCK);
+        let end = self.all().end;
         let run = {
             let waiting = self.waiting.borrow();
             if !waiting.has_room_ahead() {
