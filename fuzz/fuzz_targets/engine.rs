@@ -1,5 +1,5 @@
-//! Oracle: the engine reads, in whole and in parts, what the map and the decoders say by
-//! themselves. The whole of it stands at `erofs_oracles::engine`.
+//! Oracle: whole and partial reads of the engine match what the map and the decoders yield without
+//! it. See `erofs_oracles::engine`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| erofs_oracles::engine(data));

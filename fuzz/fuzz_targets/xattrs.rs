@@ -1,5 +1,5 @@
-//! Oracle: a listed attribute is found with its value, no other is; errors are one line.
-//! The whole of it stands at `erofs_oracles::xattrs`.
+//! Oracle: a listed attribute is found with its value, an unlisted one is not found, and every
+//! error is one line. See `erofs_oracles::xattrs`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| erofs_oracles::xattrs(data));

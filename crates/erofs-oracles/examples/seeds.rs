@@ -1,8 +1,8 @@
 //! Writes the seeds of the fuzz targets: `cargo run -p erofs-oracles --example seeds -- FOLDER`.
 //!
-//! They come from the test images (and those at `../shared/images` if present): small images whole,
-//! and from all images the directories and the pclusters. Each is named after the image that it
-//! came from.
+//! Most seeds come from the test images (and from those at `../shared/images` if present): small
+//! images as a whole, and the directories and pclusters of all images. Each of these is named after
+//! its image.
 #![forbid(unsafe_code)]
 
 use erofs_codecs::Codec;
@@ -47,7 +47,7 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// Launch profiles: none of them comes from an image.
+/// Launch profiles, which do not come from images.
 fn profile_seeds(folder: &Path) -> io::Result<()> {
     let launch = "\
 erofast-launches 4

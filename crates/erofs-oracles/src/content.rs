@@ -13,13 +13,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The most bytes that an oracle decodes for one input.
 const DECODED: u64 = 16 << 20;
-/// The most calls that it makes.
+/// The most calls that an oracle makes for one input.
 const CALLS: u64 = 20_000;
 /// Inode slots that are tried, from the start of the metadata.
 const SLOTS: u64 = 3000;
-/// Extents are never longer; the engine's memory limit relies on it.
+/// The longest extent in bytes; the engine's memory limit relies on it.
 const LONGEST_EXTENT: u64 = 12 << 20;
-/// Nor is the data that they are decoded from.
+/// The most stored bytes of a pcluster, on which that limit also relies.
 const LONGEST_PCLUSTER: u32 = 1 << 20;
 
 /// The remaining work of an oracle for one input. It keeps the fuzzer fast; the reader has its own
@@ -129,6 +129,11 @@ impl Content {
             budget: budget.clone(),
             last: Mutex::new(None),
         }
+    }
+
+    /// The inode that holds it.
+    pub fn inode(&self) -> &Inode {
+        &self.inode
     }
 
     fn read_piece(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {

@@ -24,10 +24,11 @@ const DECODED: u64 = 32 << 20;
 /// The engine's cache budget: small, so that pclusters are evicted.
 const CACHE: u64 = 256 << 10;
 
-/// The engine lists, looks up and reads from the root down. The bytes that it reads match the
-/// output of the map and the decoders by themselves, whether decoded for this read, kept from the
-/// one before, or decoded in part; what it keeps stays within its budget. Errors are one line. No
-/// request exceeds its budget, and all of them together use no more memory than that promises.
+/// The engine lists, looks up and reads from the root down. The bytes that it reads match those
+/// that the map and the decoders yield without the engine, whether they were decoded for this read,
+/// kept from an earlier one, or decoded in part. The cache stays within its budget. Every error is
+/// one line. No request exceeds its budget, and all requests together use no more memory than
+/// promised.
 pub fn engine(data: &[u8]) {
     metered(|| walk_and_read(data));
 }
@@ -93,7 +94,8 @@ fn read(engine: &Engine, inode: &Inode, own: Option<&Content>) {
             continue;
         };
         let mut right = vec![0; whole.len()];
-        // Its budget may be used up, and some streams hold more than decoding the whole needs.
+        // The reference may fail where the engine does not: its budget may be used up, and it
+        // always decodes whole pclusters.
         if own.is_some_and(|own| own.read_exact_at(&mut right, start).is_ok()) {
             assert!(
                 whole == right,
@@ -101,7 +103,7 @@ fn read(engine: &Engine, inode: &Inode, own: Option<&Content>) {
                 inode.nid
             );
         }
-        // In three pieces, last to first: each stops at another place of the pcluster.
+        // In three pieces, last to first: each ends at a different place in the pcluster.
         for part in [2, 1, 0] {
             let from = length * part / 3;
             let to = length * (part + 1) / 3;
@@ -136,8 +138,8 @@ fn one_line(error: &erofs_engine::Error) {
     crate::opening::one_line(&error.to_string());
 }
 
-/// The image, which also serves as its extra devices, under a name that can be opened, and a guard
-/// that keeps others from writing another image there.
+/// Opens the image, which also serves as its extra devices, from a file in memory. The guard keeps
+/// other threads from writing another image to that file.
 fn opened(bytes: &[u8]) -> Option<(std::sync::Arc<Engine>, impl Drop + use<>)> {
     static FILE: OnceLock<Mutex<File>> = OnceLock::new();
     let file = FILE.get_or_init(|| {

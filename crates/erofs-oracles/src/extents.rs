@@ -9,14 +9,15 @@ const STEPS: usize = 64;
 
 /// For every inode in the first slots, whether or not a directory names it: an extent contains the
 /// requested offset, is not empty, stays inside the file, is the same when looked up at its own
-/// start, and is within the limits that the engine's memory relies on. Plain bytes lie inside their
-/// device.
+/// start, and is within the limits that the engine's memory relies on. Uncompressed bytes are
+/// inside their device.
 pub fn extents(data: &[u8]) {
     each_inode(data, |image, inode| check(image, inode, false));
 }
 
-/// Like [`extents`], and an extent is the same for every offset inside it. A hostile index may
-/// contradict itself forwards and backwards; those written by mkfs do not.
+/// Like [`extents`], and every offset inside an extent maps to that same extent. Indexes written by
+/// mkfs keep this promise; in a hostile one, forward and backward distances may contradict each
+/// other.
 pub fn extents_of_sound_image(data: &[u8]) {
     each_inode(data, |image, inode| check(image, inode, true));
 }

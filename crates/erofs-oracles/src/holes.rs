@@ -21,7 +21,7 @@ const HOLE: u16 = 1 << 14;
 /// `Z_EROFS_LI_D0_CBLKCNT` of the next entry.
 const COUNT: u16 = 1 << 11;
 
-/// The way in which the index says that a pcluster is a hole.
+/// The way in which an index marks a pcluster as a hole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum How {
     /// By a bit of the head.
@@ -203,7 +203,7 @@ impl<'a> Map<'a> {
         let mut found = Vec::new();
         for (head, range) in self.pclusters(&entries) {
             let advise = u16_at(self.image, at(head)) | HOLE;
-            // The address has no meaning then.
+            // The address of a hole has no meaning.
             let writes = vec![
                 (at(head), advise.to_le_bytes().to_vec()),
                 (at(head) + 4, vec![0xff; 4]),
@@ -309,7 +309,7 @@ impl<'a> Map<'a> {
         found
     }
 
-    /// Records of 16 and 32 bytes, which store their place in the file.
+    /// Records of 16 and 32 bytes, which store the extent's place in the file.
     fn records(&self) -> Vec<Hole> {
         let record = 4usize << (self.advise >> 1 & 3);
         let start = (self.header + 8).next_multiple_of(record);

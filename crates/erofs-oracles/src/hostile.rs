@@ -32,11 +32,12 @@ const SHARING: u64 = 340;
 pub enum Class {
     /// A directory of a terabyte, each block of which holds only broken entries.
     BrokenTerabyte,
-    /// Such a directory in 340 extents of 12 MiB that share one pcluster.
+    /// A directory of broken entries in 340 extents of 12 MiB that share one pcluster.
     BrokenSharedPcluster,
     /// A directory of 340 extents that share one pcluster, with valid entries out of order.
     DisorderSharedPcluster,
-    /// Such a directory with one valid entry in every 15 blocks and broken ones otherwise.
+    /// A directory of 340 extents that share one pcluster: one block in 15 has a valid entry, the
+    /// others only broken ones.
     SparseNames,
     /// A file of 8 TiB in 2^31 extents with records of 4 bytes.
     SmallRecords,
@@ -50,7 +51,8 @@ pub enum Class {
     SymlinkThenFile,
     /// Two files with the same name, `name`.
     TwiceTheName,
-    /// A name with U+202E (right-to-left override), and a symlink `l` with it in its target.
+    /// A name with U+202E (right-to-left override), and a symlink `l` whose target contains this
+    /// character.
     Bidirectional,
 }
 
@@ -127,8 +129,8 @@ pub const SPARSE: u64 = 5 << 30;
 /// Offset and bytes of the only data in `sparse`.
 pub const SPARSE_DATA: (u64, &[u8]) = (3 << 30, b"data");
 
-/// Writes a valid image that exceeds the budget of a request: `large`, whose bytes are the alphabet
-/// over and over, and in the directory `below` the same file again, beside `sparse`.
+/// Writes a valid image that exceeds the budget of a request: a file `large` that repeats the
+/// alphabet, and a directory `below` with the same file and `sparse`.
 pub fn write_large(path: &Path) -> io::Result<()> {
     let mut maker = Maker::new(path)?;
     let good = maker.inline(REGULAR, b"good\n")?;
@@ -189,7 +191,8 @@ impl Maker {
         Ok(nid)
     }
 
-    /// The chunk table is a hole: every chunk is block 0, which holds the superblock.
+    /// The chunk table is in a hole of the image file and reads as zeros: every chunk is block 0,
+    /// which also holds the superblock.
     fn broken_terabyte(&mut self) -> io::Result<u64> {
         let size: u64 = 1 << 40;
         self.put(0, &directory_block(&[(b"/", 1), (b"//", 1)])[..1024])?;
@@ -220,7 +223,7 @@ impl Maker {
         Ok(nid)
     }
 
-    /// The chunk table is a hole here too; the block is the one with the superblock.
+    /// Here too the chunk table reads as zeros: every chunk is the block with the superblock.
     fn repeated_names(&mut self, good: u64) -> io::Result<u64> {
         let names: Vec<String> = (0..40).map(|number| format!("n{number:02}")).collect();
         let entries: Vec<(&[u8], u64)> = names.iter().map(|name| (name.as_bytes(), good)).collect();
@@ -259,7 +262,8 @@ impl Maker {
         self.put(body(nid), &header)
     }
 
-    /// The records are a hole: no extent has bytes, so all of them begin at the same address.
+    /// The records are in a hole of the image file: no extent has bytes, so all extents begin at
+    /// the same address.
     fn small_records(&mut self) -> io::Result<u64> {
         let extents: u64 = 1 << 31;
         let nid = self.inode(1, REGULAR, extents * BLOCK as u64, 0)?;

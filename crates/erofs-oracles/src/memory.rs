@@ -1,4 +1,4 @@
-//! The memory meter of oracles: how much more memory the process used at most for one input.
+//! The oracles' memory meter: the peak additional memory that the process used for one input.
 
 use std::fs;
 use std::sync::{Mutex, PoisonError};
@@ -11,8 +11,8 @@ const MOST_KIB: u64 = 384 << 10;
 /// Allows one measurement at a time: the peak is that of the whole process.
 static METER: Mutex<()> = Mutex::new(());
 
-/// Runs an oracle and fails if it takes too much memory. If the kernel has no resettable peak, the
-/// oracle is just run.
+/// Runs an oracle and fails if it takes too much memory. If the kernel cannot reset the peak, the
+/// oracle runs unmeasured.
 pub(crate) fn metered(oracle: impl FnOnce()) {
     let _only = METER.lock().unwrap_or_else(PoisonError::into_inner);
     // 5 resets the peak to the current value.

@@ -99,7 +99,7 @@ impl Mutator {
         Some(this)
     }
 
-    /// The mutant with this number, which is always the same.
+    /// The mutant with this number: the same number always gives the same mutant.
     pub fn mutant(&self, number: u64) -> Vec<u8> {
         let mut random = Random(number);
         let mut mutant = self.image.clone();

@@ -13,7 +13,7 @@ use erofs_oracles::hostile::{self, Class};
 /// Far longer than any machine needs; without a limit a request would take hours.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A sparse image in a file that is removed with this.
+/// A sparse image in a file that is removed when this value is dropped.
 struct Image(PathBuf);
 
 impl Image {
