@@ -193,8 +193,7 @@ impl Fetch {
             );
         }
         let mut ahead = 0..0;
-        // A single range is only the beginning of an image.
-        if asked.class == Class::Profile && question.ranges.len() > 1 {
+        if asked.class == Class::Profile {
             self.link.note_profile();
         }
         if asked.class == Class::Demand {

@@ -636,7 +636,7 @@ impl Engine {
                 }
                 for ((image, device), ranges) in &all {
                     if let Some(device) = self.images.all()[*image].devices.get(*device) {
-                        device.prefetch(ranges);
+                        device.prefetch(ranges, Class::Profile);
                     }
                 }
                 return Ok(());

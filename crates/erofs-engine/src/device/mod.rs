@@ -174,11 +174,11 @@ impl Device {
     }
 
     /// Starts fetching bytes of a file at a URL in this order, without waiting. Only a hint.
-    pub(crate) fn prefetch(&self, ranges: &[Range<u64>]) {
+    pub(crate) fn prefetch(&self, ranges: &[Range<u64>], class: Class) {
         if let Some(file) = self.remote() {
             let at = |position: u64| self.base.saturating_add(position);
             let ranges: Vec<_> = ranges.iter().map(|r| at(r.start)..at(r.end)).collect();
-            let _ = file.prefetch(&ranges, Class::Profile);
+            let _ = file.prefetch(&ranges, class);
         }
     }
 

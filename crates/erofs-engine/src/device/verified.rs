@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use dm_verity::{MAX_BLOCK_SIZE, Mismatch, RootHash, Tree};
 use erofs_format::ReadAt;
-use remote_image::RemoteFile;
+use remote_image::{Class, RemoteFile};
 
 use crate::Error;
 use crate::cache::metadata::MetadataCache;
@@ -191,8 +191,8 @@ impl StoredDevice {
     }
 
     /// Like [`Device::prefetch`].
-    pub(crate) fn prefetch(&self, ranges: &[Range<u64>]) {
-        self.device.prefetch(ranges);
+    pub(crate) fn prefetch(&self, ranges: &[Range<u64>], class: Class) {
+        self.device.prefetch(ranges, class);
     }
 
     /// Whether the device is the image that a tag or a digest in a registry names.

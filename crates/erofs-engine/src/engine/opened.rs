@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use cpu_workers::SystemCpus;
 use page_pool::{PAGE_SIZE, PagePool, PoolOptions};
+use remote_image::Class;
 
 use crate::Error;
 use crate::device::verified::HashArea;
@@ -205,7 +206,7 @@ impl ImageFiles {
     /// Fetches the parts of an image at a URL that are read first, in parallel with other images.
     pub(crate) fn fetch_beginning(&self) {
         let whole = 0..self.devices[0].size().min(BEGINNING);
-        self.devices[0].prefetch(std::slice::from_ref(&whole));
+        self.devices[0].prefetch(std::slice::from_ref(&whole), Class::ReadAhead);
     }
 
     /// With `offset=auto`, makes the first file start where the image begins.
