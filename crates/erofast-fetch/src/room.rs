@@ -168,6 +168,11 @@ impl Room {
         let _ = self.spare.forget_all();
     }
 
+    /// Whether the cache had no room for some block, so that few blocks are kept.
+    pub fn is_full(&self) -> bool {
+        !self.spared.borrow().is_empty()
+    }
+
     /// Bytes of the image in the store.
     pub fn present(&self) -> u64 {
         self.store.present().unwrap_or(0)

@@ -1,5 +1,6 @@
 //! What is fetched while the link is idle, before a reader asks.
 
+use crate::reading::SmallDisk;
 use crate::*;
 use remote_image::Ahead;
 use remote_image::store::BLOCK;
@@ -51,6 +52,28 @@ fn the_rest_of_an_image_comes_while_its_reader_does_something_else() {
     );
     assert_eq!(read(&file, 0..LENGTH).unwrap(), image(LENGTH));
     assert_eq!(file.counters().unwrap().unread_bytes, 0);
+}
+
+/// It would displace blocks that readers need.
+#[test]
+fn on_a_full_disk_the_rest_of_an_image_is_left() {
+    let Some(small) = SmallDisk::mount() else {
+        println!("skipped: no right to mount a tmpfs");
+        return;
+    };
+    let server = distant();
+    let file = open_ahead(&server, &small.0, Ahead::Whole);
+    for _ in 0..3 {
+        read(&file, bytes(100..130)).unwrap();
+    }
+    let ahead = || file.counters().unwrap().ahead_bytes;
+    let before = std::cell::Cell::new(u64::MAX);
+    soon("the link is idle", || {
+        std::thread::sleep(Duration::from_millis(500));
+        before.replace(ahead()) == ahead()
+    });
+    assert!(ahead() < LENGTH as u64 / 2, "{:?}", file.counters());
+    drop(file);
 }
 
 #[test]

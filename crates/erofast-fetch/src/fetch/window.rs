@@ -84,10 +84,10 @@ impl Fetch {
         self.fly(|wanted| self.spots.borrow_mut().next_near(most, wanted))
     }
 
-    /// The next blocks of the rest of the image, if that is soon here; they are in flight from now
-    /// on.
+    /// The next blocks of the rest of the image, if all of it can soon be present; they are in
+    /// flight from now on.
     pub fn next_rest(&self, most: u64) -> Option<Range<u64>> {
-        let is_soon = || self.link.brings_soon(self.room.missing());
+        let is_soon = || !self.room.is_full() && self.link.brings_soon(self.room.missing());
         (self.options.ahead == Ahead::Whole && is_soon()).then(|| {
             self.fly(|wanted| self.spots.borrow_mut().next_rest(&self.all(), most, wanted))
         })?
