@@ -25,7 +25,7 @@ pub enum HashAlgorithm {
 }
 
 impl HashAlgorithm {
-    /// Bytes of a digest.
+    /// Size of a digest in bytes.
     pub fn digest_size(self) -> usize {
         match self {
             Self::Sha224 => 28,

@@ -23,7 +23,7 @@ pub const STANDARD_FOLDERS: [&str; 4] = [
     "/usr/lib/verity.d",
 ];
 
-/// The longest file that is read.
+/// Maximum size of a certificate file, in bytes.
 const MAX_FILE: u64 = 1 << 20;
 
 const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
@@ -42,7 +42,7 @@ impl Certificates {
     /// Reads all `*.crt` of the [standard folders](STANDARD_FOLDERS) that exist.
     ///
     /// # Errors
-    /// A folder that cannot be read.
+    /// A folder cannot be read.
     pub fn standard() -> Result<Self, Error> {
         Self::read(STANDARD_FOLDERS.map(PathBuf::from).to_vec(), true)
     }
@@ -50,7 +50,7 @@ impl Certificates {
     /// Reads all `*.crt` of this folder.
     ///
     /// # Errors
-    /// As for [`standard`](Self::standard), or if there is no such folder.
+    /// The folder does not exist or cannot be read.
     pub fn from_folder(folder: &Path) -> Result<Self, Error> {
         Self::read(vec![folder.to_owned()], false)
     }
@@ -129,7 +129,7 @@ impl Trusted {
         self.certificates.iter().filter(|one| one.is_of(sid))
     }
 
-    /// The reason why there is no certificate of `signer`.
+    /// Says why no certificate belongs to `signer`.
     pub(super) fn without(&self, signer: &str) -> String {
         let place = &self.place;
         let what = match self.certificates.len() {
