@@ -14,11 +14,11 @@ pub enum LabCommand {
     Launch(LabLaunchArgs),
     /// Launch commands side by side, and compare their times and waits for a CPU
     Run(LabRunArgs),
-    /// Compare how engines read sequentially, at random, the whole tree, and its metadata
+    /// Compare engines at sequential, random, whole-tree and metadata reads
     Read(LabReadArgs),
-    /// Launch several well-known programs and read trees, one row each
+    /// Launch several well-known programs and read trees, with a row for each
     Suite(LabSuiteArgs),
-    /// Compare two JSON reports, of different days, devices or versions
+    /// Compare two JSON reports from different days, devices or versions
     Diff(LabDiffArgs),
     /// Render JSON reports as a page or as tables
     Report(LabReportArgs),
@@ -28,7 +28,7 @@ pub enum LabCommand {
     Hotplug(LabHotplugArgs),
     /// Launch from the kernel's variants of EROFS, and from erofast, in a virtual machine
     Kernel(LabKernelArgs),
-    /// The first process of the machine that `lab kernel` makes
+    /// The first process of the virtual machine that `lab kernel` starts
     #[command(hide = true)]
     Guest,
 }
@@ -88,7 +88,7 @@ pub struct LabSuiteArgs {
     /// Longest time a launch may take, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     pub timeout: u64,
-    /// Seed of the order, and of the places of random reads
+    /// Seed for the order and for the offsets of random reads
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     /// Forms of the report.
@@ -114,8 +114,7 @@ pub struct LabDiffArgs {
 #[command(after_long_help = examples_help("erofast lab report"))]
 pub struct LabReportArgs {
     /// Reports of any experiment, written with --json; several of the same one are shown side by
-    /// side,
-    /// each compared with the first
+    /// side, each compared with the first
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
     /// Write one HTML file
@@ -160,7 +159,7 @@ pub struct LabPressureArgs {
     /// Longest time a program may take, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     pub timeout: u64,
-    /// Seed of the order, and of the files that are read
+    /// Seed for the order and for the choice of files to read
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     /// Forms of the report.
@@ -192,7 +191,7 @@ pub struct LabReadArgs {
     /// Measure only with the image in the page cache (warm) or out of it (cold)
     #[arg(long = "image-state", value_name = "warm|cold")]
     pub state: Option<String>,
-    /// Seed of the order, and of the places of random reads
+    /// Seed for the order and for the offsets of random reads
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     /// Forms of the report.
@@ -233,7 +232,7 @@ pub struct LabHotplugArgs {
 #[derive(Args, Debug)]
 #[command(after_long_help = examples_help("erofast lab kernel"))]
 pub struct LabKernelArgs {
-    /// Image to launch from (default: one made of the C compiler that is fetched)
+    /// Image to launch from (default: one made from a C compiler, which is downloaded)
     #[arg(requires = "command")]
     pub image: Option<PathBuf>,
     /// Make the mount the root directory of the program
@@ -279,7 +278,7 @@ pub struct LabKernelArgs {
     /// Only build the modules for the running kernel, into this directory
     #[arg(long, value_name = "DIR", conflicts_with_all = ["image", "arch", "programs"])]
     pub module_for_this_kernel: Option<PathBuf>,
-    /// Seed of the order of launches
+    /// Seed for the order of launches
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     /// Print all figures after the answer (default if standard output is not a terminal)
@@ -293,7 +292,7 @@ pub struct LabKernelArgs {
     pub command: Vec<OsString>,
 }
 
-/// The launches of an experiment, and what the report shows of them.
+/// The launches of an experiment, and what the report shows about them.
 #[derive(Args, Debug)]
 pub struct LabRoundsArgs {
     /// Warm-up launches, which are not measured
@@ -308,7 +307,7 @@ pub struct LabRoundsArgs {
     /// Directory for the 500 MB file of the load fio
     #[arg(long, value_name = "DIR")]
     pub scratch: Option<PathBuf>,
-    /// Seed of the order of launches
+    /// Seed for the order of launches
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     /// Keep the traces of the median launch and of the worst one in this directory

@@ -80,8 +80,8 @@ fn below<'c, 's>(root: &'c Command, see: &'s str) -> Option<(&'c Command, &'s st
     Some((command, path))
 }
 
-/// The command below `above` whose name is closest to `word`, and the number of letters in which it
-/// differs.
+/// Returns a hint at the command below `above` whose name is closest to `word`, and the number of
+/// letters in which the two differ.
 fn closest(above: &Command, path: &str, word: &str) -> Option<(usize, String)> {
     let visible = above
         .get_subcommands()
@@ -111,7 +111,8 @@ fn message(error: &clap::Error) -> String {
     number.unwrap_or(line)
 }
 
-/// What is wrong with a number, where clap would show the standard library's words or Rust's range.
+/// What is wrong with a number, where clap would use the standard library's wording or show the
+/// range of a Rust type.
 fn number(error: &(dyn Error + 'static)) -> Option<String> {
     if let Some(error) = error.downcast_ref::<ParseIntError>() {
         return Some(match error.kind() {
@@ -155,7 +156,7 @@ const PATHS: &str = "give paths of the image with --path";
 /// A hint, because hyperfine and other tools take the program without a separator.
 const PROGRAM: &str = "give a program and its arguments after --";
 
-/// Whether the error is one argument too many that is not an option.
+/// Whether the error is about an extra argument that is not an option.
 fn is_extra(error: &str) -> bool {
     let argument = error.strip_prefix("unexpected argument '");
     argument.is_some_and(|argument| !argument.starts_with('-'))
