@@ -32,7 +32,7 @@ pub enum Visit {
     Fault {
         /// The path of the entry, or of its directory.
         path: Vec<u8>,
-        /// The inode, or its directory.
+        /// The inode of the entry, or of its directory.
         nid: Nid,
         /// Why it cannot be reached.
         error: String,

@@ -99,8 +99,8 @@ pub struct UpgradeArgs {
 #[derive(Args, Debug)]
 #[command(after_long_help = examples_help("erofast stat"))]
 pub struct StatArgs {
-    /// Mount points, or files in the mounts. Several are listed; none lists all mounts of this user
-    /// (as root, of all users)
+    /// Mount points, or files in the mounts; with several, a line for each; without any, all mounts
+    /// of this user (as root, of all users)
     #[arg(value_hint = ValueHint::DirPath)]
     mountpoint: Vec<PathBuf>,
     /// Print all counters as JSON

@@ -58,7 +58,7 @@ impl Statistics {
         self.sizes[size_class(inode.size)] += 1;
         let dot = path.iter().rposition(|&byte| byte == b'.' || byte == b'/');
         let end = dot.filter(|&at| path[at] == b'.').map(|at| &path[at..]);
-        // A prefix of an ending, as in `a.t`, counts as the first ending that it begins.
+        // A prefix of an ending, as in `a.t`, counts as the first ending that starts with it.
         let known = |end: &[u8]| {
             ENDS.iter()
                 .position(|known| known.as_bytes().starts_with(end))
@@ -138,8 +138,8 @@ impl Statistics {
     }
 }
 
-/// The index of a size class. Each class reaches to twice the size of the previous one; the first
-/// holds files below 1 KiB.
+/// The index of a size class. Each class reaches up to twice the size of the previous one; the
+/// first holds files below 1 KiB.
 fn size_class(bytes: u64) -> usize {
     let kib = bytes >> 10;
     ((u64::BITS - kib.leading_zeros()) as usize).min(SIZES - 1)

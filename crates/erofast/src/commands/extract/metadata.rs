@@ -15,7 +15,7 @@ use super::target::Keep;
 /// The setuid and setgid bits.
 const SET_ID: u16 = 0o6000;
 
-/// A handle on something that was created.
+/// A handle to an entry that was created.
 #[derive(Clone, Copy, Debug)]
 pub enum Handle<'a> {
     /// An open file or directory.

@@ -213,7 +213,7 @@ fn the_columns_of_the_mount_options_stand_in_line() {
     }
 }
 
-/// Runs a program that prints only faults over every page.
+/// Runs `program`, which prints only faults, on every page.
 fn read_by(program: &str, arguments: &[&str]) {
     for (name, text) in man() {
         let file = tempfile::NamedTempFile::new().expect("a file");

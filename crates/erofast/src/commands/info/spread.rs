@@ -49,7 +49,7 @@ pub struct Spread {
     /// Compressed files by the ratio of stored to content bytes: up to 10 %, up to 20 % and so on;
     /// the last range is for files that did not shrink.
     pub ratios: [u64; 11],
-    /// By name ending, the most bytes first.
+    /// By name ending, in descending order of bytes.
     pub endings: Vec<(String, Sums)>,
     #[serde(skip)]
     by_ending: BTreeMap<String, Sums>,
@@ -77,7 +77,7 @@ impl Spread {
         self.by_ending.entry(ending).or_default().add(bytes, stored);
     }
 
-    /// Call it after all files have been added.
+    /// Sorts and shortens the list of endings, once all files have been added.
     pub fn finish(&mut self) {
         let mut endings: Vec<_> = std::mem::take(&mut self.by_ending).into_iter().collect();
         endings.sort_by(|a, b| b.1.bytes.cmp(&a.1.bytes).then_with(|| a.0.cmp(&b.0)));

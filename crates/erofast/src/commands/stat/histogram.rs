@@ -6,7 +6,7 @@ use serde_json::Value;
 /// Columns of the longest bar.
 const BAR: u64 = 40;
 
-/// Bucket `n` holds values from 2^n up to below 2^(n+1).
+/// Bucket `n` holds values from 2^n up to, but not including, 2^(n+1).
 #[derive(Debug, Default)]
 pub struct Histogram(Vec<(u32, u64)>);
 
@@ -28,7 +28,7 @@ impl Histogram {
         self
     }
 
-    /// The number of all values.
+    /// The total number of values.
     pub fn count(&self) -> u64 {
         self.0.iter().map(|(_, times)| times).sum()
     }
