@@ -178,7 +178,7 @@ fn is_source(tree: &Tree, source: &Tree) -> bool {
 /// An extent as dump.erofs prints it: its offset in the file, and the place of its bytes.
 type Stored = BTreeMap<u64, (u64, u64)>;
 
-/// Lines like `   1:   144856..  268857 |  124001 :      69632..    135168 |   65536`.
+/// Parses lines like `   1:   144856..  268857 |  124001 :      69632..    135168 |   65536`.
 fn dumped(text: &str) -> Stored {
     let extent = |line: &str| {
         let numbers: Vec<u64> = line

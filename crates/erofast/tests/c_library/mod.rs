@@ -34,8 +34,8 @@ fn bad_cases() -> (PathBuf, Vec<Case>) {
 }
 
 /// Maximum number of bytes that libraries keep for future threads after all images are closed:
-/// arc-swap keeps one record for each thread that existed at the same time (192 bytes), and
-/// thread_local the numbers of threads that ended. An image would keep far more.
+/// arc-swap keeps a record (192 bytes) for each thread that existed at the same time, and
+/// thread_local keeps the IDs of threads that have ended. An image would keep far more.
 const MOST_KEPT: u64 = 1024;
 
 /// Runs the C program on images, and returns its output.
@@ -81,7 +81,7 @@ fn compare(installed: &Installed, program: &Path, images: &[TestImage], options:
     }
 }
 
-/// Lists what was wrong in reading malformed images.
+/// Lists faults in how malformed images were read.
 fn complaints(found: Vec<printed::Tree>, cases: &[Case], mini: &Path) -> Vec<String> {
     let expected = manifest::read(mini);
     let mut report = Vec::new();

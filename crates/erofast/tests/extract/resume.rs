@@ -31,7 +31,7 @@ fn an_interrupted_extraction_goes_on_with_what_is_missing() {
     }
 }
 
-/// Enough work that a signal arrives before the end.
+/// Enough work for a signal to arrive before the end.
 const DIRECTORIES: usize = 100;
 const FILES: usize = 200;
 const SMALL: usize = 4096;
