@@ -51,7 +51,7 @@ impl Parameters {
         Ok(parameters)
     }
 
-    /// These parameters for a tree of another hash type.
+    /// Returns these parameters with another hash type.
     #[must_use]
     pub fn with_hash_type(self, hash_type: HashType) -> Self {
         Self { hash_type, ..self }

@@ -10,8 +10,8 @@ use crate::layout::Layout;
 use crate::parameters::Parameters;
 use crate::root_hash::RootHash;
 
-/// An opened hash tree. Hash blocks are read when they are first needed, verified up to the root
-/// hash, and kept (see the crate's documentation for how many).
+/// An opened hash tree. Hash blocks are read when they are first needed and verified up to the root
+/// hash. Those above level 0 are kept, and up to 2 MiB of level 0.
 #[derive(Debug)]
 pub struct Tree {
     parameters: Parameters,
@@ -123,7 +123,7 @@ impl Tree {
         Ok(())
     }
 
-    /// A verified hash block.
+    /// Returns a hash block, which is read and verified unless it is cached.
     fn hash_block(
         &self,
         from: &dyn HashDevice,

@@ -33,7 +33,7 @@ impl Bar {
     /// only on a terminal.
     ///
     /// # Errors
-    /// Errors of `total`.
+    /// `total` fails.
     pub fn of_bytes<E>(task: &str, total: impl FnOnce() -> Result<u64, E>) -> Result<Self, E> {
         let bar = Self::on_stderr();
         if is_watched() {

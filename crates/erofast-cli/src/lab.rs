@@ -22,7 +22,7 @@ pub enum LabCommand {
     Diff(LabDiffArgs),
     /// Render JSON reports as a page or as tables
     Report(LabReportArgs),
-    /// Measure page allocation of launches under memory pressure
+    /// Measure page allocation during launches under memory pressure
     Pressure(LabPressureArgs),
     /// Take a CPU offline and back while readers verify every byte
     Hotplug(LabHotplugArgs),
@@ -54,7 +54,7 @@ pub struct LabEngineArgs {
     pub engines: Vec<String>,
 }
 
-/// Forms of the report of an experiment.
+/// Output formats of an experiment's report.
 #[derive(Args, Debug)]
 pub struct LabOutputArgs {
     /// Write the report as one HTML file too
@@ -91,7 +91,7 @@ pub struct LabSuiteArgs {
     /// Seed for the order and for the offsets of random reads
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Forms of the report.
+    /// Output formats of the report.
     #[command(flatten)]
     pub output: LabOutputArgs,
 }
@@ -162,7 +162,7 @@ pub struct LabPressureArgs {
     /// Seed for the order and for the choice of files to read
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Forms of the report.
+    /// Output formats of the report.
     #[command(flatten)]
     pub output: LabOutputArgs,
     /// The last program; {} stands for the mount point (default: one that reads files)
@@ -194,7 +194,7 @@ pub struct LabReadArgs {
     /// Seed for the order and for the offsets of random reads
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Forms of the report.
+    /// Output formats of the report.
     #[command(flatten)]
     pub output: LabOutputArgs,
 }
@@ -220,7 +220,7 @@ pub struct LabHotplugArgs {
     /// Load
     #[arg(long, value_name = "LOAD", default_value = "fio", value_parser = ["fio", "none"])]
     pub load: String,
-    /// Forms of the report.
+    /// Output formats of the report.
     #[command(flatten)]
     pub output: LabOutputArgs,
     /// Program to launch while the CPU is offline; {} stands for the mount point
@@ -250,16 +250,17 @@ pub struct LabKernelArgs {
     /// Value of the module parameter reserved_pages (repeatable; default: 0 and 64)
     #[arg(long, value_name = "N")]
     pub reserved_pages: Vec<u32>,
-    /// Number of CPUs of the machine, 1 to 16
+    /// Number of CPUs of the virtual machine, 1 to 16
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub cpus: usize,
-    /// Architecture of the machine, amd64 or arm64 (default: this one's; another is emulated)
+    /// Architecture of the virtual machine, amd64 or arm64 (default: this machine's; the other is
+    /// emulated)
     #[arg(long, value_name = "ARCH", value_parser = ["amd64", "arm64"])]
     pub arch: Option<String>,
-    /// Directory of static programs for the machine (default: that of erofast-lab)
+    /// Directory of static programs for the virtual machine (default: that of erofast-lab)
     #[arg(long, value_name = "DIR")]
     pub programs: Option<PathBuf>,
-    /// Emulate the machine even if KVM works
+    /// Emulate the virtual machine even if KVM works
     #[arg(long)]
     pub emulate: bool,
     /// Directory for packages and modules, kept for the next run (default: a temporary one)
@@ -284,7 +285,7 @@ pub struct LabKernelArgs {
     /// Print all figures after the answer (default if standard output is not a terminal)
     #[arg(long)]
     pub details: bool,
-    /// Forms of the report.
+    /// Output formats of the report.
     #[command(flatten)]
     pub output: LabOutputArgs,
     /// Program and arguments; {} stands for the mount point
@@ -301,7 +302,7 @@ pub struct LabRoundsArgs {
     /// Longest time a launch may take, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     pub timeout: u64,
-    /// Also launch as often without the recorder, and report the cost of recording
+    /// Also launch the same number of times without the recorder, and report the cost of recording
     #[arg(long)]
     pub overhead: bool,
     /// Directory for the 500 MB file of the load fio
@@ -319,7 +320,7 @@ pub struct LabRoundsArgs {
     /// Print all figures after the answer (default if standard output is not a terminal)
     #[arg(long)]
     pub details: bool,
-    /// Forms of the report.
+    /// Output formats of the report.
     #[command(flatten)]
     pub output: LabOutputArgs,
 }

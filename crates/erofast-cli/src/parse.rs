@@ -1,4 +1,4 @@
-//! Parsing the command line; its errors become one line each.
+//! Parses the command line, and reports each error in one line.
 
 use std::error::Error;
 use std::ffi::OsString;
@@ -72,7 +72,7 @@ fn with_hint(root: &Command, error: &clap::Error) -> String {
     parts.collect::<Vec<_>>().join("; ")
 }
 
-/// The command that a text like `see erofast profile --help` refers to, and its words.
+/// The command that a text like `see erofast profile --help` refers to, and its full name.
 fn below<'c, 's>(root: &'c Command, see: &'s str) -> Option<(&'c Command, &'s str)> {
     let path = see.strip_prefix("see ")?.strip_suffix(" --help")?;
     let mut names = path.split(' ').skip(1);

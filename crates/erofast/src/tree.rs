@@ -176,7 +176,7 @@ impl Walk<'_> {
     }
 }
 
-/// Bytes of all reachable files below `start`.
+/// Total size in bytes of all reachable files below `start`.
 pub fn total_bytes(engine: &Engine, start: &Arc<Inode>) -> anyhow::Result<u64> {
     let mut total = 0_u64;
     walk(engine, start, &mut |visit| {

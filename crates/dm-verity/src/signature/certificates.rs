@@ -14,8 +14,8 @@ use x509_cert::spki::SubjectPublicKeyInfoOwned;
 
 use crate::error::Error;
 
-/// The folders of systemd. A file in one of them hides files with the same name in later ones; an
-/// empty one, or a symlink to `/dev/null`, holds no certificate.
+/// The folders that systemd uses. A file in one of them hides files with the same name in later
+/// folders; an empty file, or a symlink to `/dev/null`, holds no certificate.
 pub const STANDARD_FOLDERS: [&str; 4] = [
     "/etc/verity.d",
     "/run/verity.d",
@@ -39,7 +39,7 @@ pub struct Certificates {
 }
 
 impl Certificates {
-    /// Reads all `*.crt` of the [standard folders](STANDARD_FOLDERS) that exist.
+    /// Reads all `*.crt` files in the [standard folders](STANDARD_FOLDERS) that exist.
     ///
     /// # Errors
     /// A folder cannot be read.
@@ -47,7 +47,7 @@ impl Certificates {
         Self::read(STANDARD_FOLDERS.map(PathBuf::from).to_vec(), true)
     }
 
-    /// Reads all `*.crt` of this folder.
+    /// Reads all `*.crt` files in this folder.
     ///
     /// # Errors
     /// The folder does not exist or cannot be read.
@@ -111,7 +111,7 @@ impl Certificates {
     }
 }
 
-/// The certificates, parsed.
+/// The certificates after parsing.
 pub(super) struct Trusted {
     place: String,
     certificates: Vec<TrustedCertificate>,
@@ -163,7 +163,7 @@ impl TrustedCertificate {
     }
 }
 
-/// Names of all `*.crt` in a folder.
+/// Names of all `*.crt` files in a folder.
 fn names(folder: &Path) -> io::Result<Vec<OsString>> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(folder)? {

@@ -21,7 +21,7 @@ use crate::root_hash::RootHash;
 
 pub use certificates::{Certificates, STANDARD_FOLDERS};
 
-/// Maximum size of a signature in bytes. A 4096-bit RSA signature with its certificate has 2,300.
+/// Maximum size of a signature in bytes. A 4096-bit RSA signature with its certificate takes 2,300.
 pub const MAX_SIGNATURE: usize = 64 << 10;
 
 /// Checks that `signature` was made for `root` with a trusted certificate. If there are several

@@ -78,7 +78,7 @@ pub struct UmountArgs {
     /// Mount points
     #[arg(value_hint = ValueHint::DirPath, required = true)]
     pub mountpoint: Vec<PathBuf>,
-    /// Unmount even while it is in use: programs keep the files they have open
+    /// Unmount even if programs use the mount: they keep the files they have open
     #[arg(short = 'l', long)]
     pub lazy: bool,
 }

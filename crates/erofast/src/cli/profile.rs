@@ -52,7 +52,7 @@ pub struct ProfileExportArgs {
 #[derive(Args, Debug)]
 #[command(after_long_help = examples_help("erofast profile merge"))]
 pub struct ProfileMergeArgs {
-    /// Profiles; a program in several of them gets the union of what it reads
+    /// Profiles; a program that is in several of them gets the union of their reads
     #[arg(value_name = "FILE", required = true)]
     pub profiles: Vec<PathBuf>,
     /// File to write (default: standard output)

@@ -43,7 +43,7 @@ fn dump(args: &DumpArgs, engine: &Engine) -> anyhow::Result<()> {
     }
 }
 
-/// Runs an action on the selected inode. Fails only if standard output does.
+/// Runs an action on the selected inode. Fails only if standard output cannot be written.
 fn unless_failed(
     args: &DumpArgs,
     engine: &Engine,

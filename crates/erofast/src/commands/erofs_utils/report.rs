@@ -32,7 +32,7 @@ pub fn read_image<T>(
 }
 
 impl TargetArgs {
-    /// The selected inode; none if neither option is given.
+    /// The selected inode; `None` if neither option is given.
     pub fn find(&self, engine: &Engine) -> Result<Option<Arc<Inode>>, Error> {
         let found = match (&self.path, self.nid) {
             (Some(path), _) => engine.resolve(path.as_bytes(), false),

@@ -12,7 +12,8 @@ use crate::tree::{self, Visit};
 const ENDS: [&str; 9] = [
     ".txt", ".so", ".xml", ".apk", ".odex", ".vdex", ".oat", ".rc", ".otf",
 ];
-/// Size classes: files of less than 1 KiB, 2 KiB, and so on to 32 MiB; and larger ones.
+/// Number of size classes: files below 1 KiB, below 2 KiB, and so on up to 32 MiB, and larger
+/// files.
 const SIZES: usize = 17;
 
 /// Counts of names: an inode with several names counts once for each.

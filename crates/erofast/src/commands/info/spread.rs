@@ -44,7 +44,7 @@ impl Sums {
 /// Statistics of all regular files, hard links counted once.
 #[derive(Debug, Default, Serialize)]
 pub struct Spread {
-    /// By size: each range with its upper bound, or none for the last range.
+    /// By size: each range with its upper bound, or `None` for the last range.
     pub sizes: Vec<(Option<u64>, Sums)>,
     /// Compressed files by the ratio of stored to content bytes: up to 10 %, up to 20 % and so on;
     /// the last range is for files that did not shrink.
@@ -123,7 +123,7 @@ fn row(what: &str, sums: &Sums) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// `.so` for `libz.so`; `(none)` if there is no ending.
+/// The ending of a name, such as `.so` for `libz.so`; `(none)` if there is no ending.
 fn ending(path: &[u8]) -> String {
     let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
     let dot = name.iter().rposition(|&byte| byte == b'.');

@@ -33,9 +33,9 @@ impl Histogram {
         self.0.iter().map(|(_, times)| times).sum()
     }
 
-    /// The value below which this fraction of all values lies; within a bucket the values are
-    /// assumed to be evenly distributed on a logarithmic scale, so it may be wrong by a factor of
-    /// two. None if nothing was counted.
+    /// The value below which this fraction of all values lies; `None` if nothing was counted.
+    /// Within a bucket the values are assumed to be evenly distributed on a logarithmic scale, so
+    /// the result may be wrong by a factor of two.
     pub fn quantile(&self, part: f64) -> Option<f64> {
         let wanted = part * self.count() as f64;
         let mut below = 0.0;

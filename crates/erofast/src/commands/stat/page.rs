@@ -75,7 +75,7 @@ const STATE: &[Line] = lines! {
          {/cache/hits+/cache/misses:lookup} hit";
 };
 
-/// Lines about a URL.
+/// Lines about an image at a URL.
 const REMOTE: &[Line] = lines! {
     "remote" if "/url":
         "{/fetched_bytes} fetched in {/round_trips:round trip}, {/cached_bytes} of {/bytes} cached";
