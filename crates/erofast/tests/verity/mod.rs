@@ -1,8 +1,8 @@
 //! Images with a dm-verity tree: every command reads only verified bytes, and a flipped bit affects
 //! only what depends on its block.
 //!
-//! The tests create the trees in veritysetup's format; crates/dm-verity/tests compares the two. One
-//! test mounts, which needs root or fusermount3, and /dev/fuse.
+//! The tests write the trees in veritysetup's format with code that crates/dm-verity/tests compares
+//! with veritysetup. One test mounts, which needs root or fusermount3, and /dev/fuse.
 
 mod signed;
 
