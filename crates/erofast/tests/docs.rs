@@ -330,7 +330,7 @@ fn the_five_ways_through_the_code_name_no_file_twice_and_none_that_is_gone() {
     }
 }
 
-/// The anchor of a heading in a link.
+/// The anchor by which a link refers to a heading.
 fn anchor(heading: &str) -> String {
     let text = heading.trim_start_matches('#').trim().to_lowercase();
     text.chars()

@@ -201,7 +201,7 @@ fn valgrind_finds_no_wrong_access_and_no_leak() {
 /// The output of `walk.c` and `walk.py` for the image of large files.
 fn expected_of_large() -> Vec<String> {
     let alphabet: u64 = (b'a'..=b'z').map(u64::from).sum();
-    // The alphabet repeats every 26 bytes; the last pclusters end within it.
+    // Each of the nine pclusters holds whole alphabets of 26 bytes, and then the beginning of one.
     let pcluster = LARGE / 9;
     let (whole, rest) = (pcluster / 26, pcluster % 26);
     let rest: u64 = (b'a'..=b'z').map(u64::from).take(rest as usize).sum();

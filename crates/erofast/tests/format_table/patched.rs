@@ -29,11 +29,12 @@ pub struct Patched {
     pub image: TestImage,
     pub bytes: Vec<u8>,
     pub engine: Arc<Engine>,
-    /// Whether its checksum is recomputed.
+    /// Whether the superblock's checksum is recomputed.
     pub sealed: bool,
     /// Whether the image must be searched for in its file.
     pub auto: bool,
-    /// Further errors that are allowed: of the entry's directory, or of paths that are not text.
+    /// The text of further errors that are allowed: of the entry's directory, or of paths that are
+    /// not text.
     pub also: Option<&'static str>,
 }
 

@@ -17,7 +17,7 @@ pub fn processes(site: &Site) -> usize {
     named.count()
 }
 
-/// An unresponsive server of images must not block a user at the terminal.
+/// An unresponsive image server must not block a user at the terminal.
 #[test]
 fn in_the_foreground_a_signal_ends_it_while_the_image_is_opened() {
     let Some(site) = Site::new() else { return };

@@ -55,7 +55,7 @@ fn in_namespaces(site: &Site, namespaces: &str, script: &str) -> Option<Output> 
         .output()
         .unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
-    // `umount` failed: there is nothing to unmount, or the user may not.
+    // `umount` failed: nothing is mounted, or the user may not unmount it.
     if stderr.starts_with("unshare:") || stderr.starts_with("umount:") {
         println!("skipped: {stderr}");
         return None;
