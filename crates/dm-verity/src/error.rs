@@ -36,7 +36,7 @@ pub enum Mismatch {
     Data {
         /// Number of the block.
         block: u64,
-        /// Its first byte on the data device.
+        /// First byte of the block on the data device.
         offset: u64,
     },
     /// A block of the hash tree below the root, or the root itself.
@@ -49,7 +49,7 @@ pub enum Mismatch {
         level: usize,
         /// Number of the block within its level.
         block: u64,
-        /// Its first byte on the hash device.
+        /// First byte of the block on the hash device.
         offset: u64,
     },
     /// The first block of the tree, or the only data block, does not match the root hash.

@@ -23,7 +23,7 @@ pub struct Entry {
     pub duplicate: bool,
 }
 
-/// One report of a walk.
+/// What a walk reports.
 #[derive(Debug)]
 pub enum Visit {
     /// An entry that can be reached.

@@ -185,7 +185,7 @@ fn contents(path: &Path) -> io::Result<String> {
 }
 
 /// The certificates of a file. Any text around them, such as the output of `openssl x509 -text`, is
-/// left out.
+/// ignored.
 fn blocks(text: &str) -> impl Iterator<Item = &str> {
     text.match_indices(BEGIN).filter_map(|(start, _)| {
         let block = &text[start..];

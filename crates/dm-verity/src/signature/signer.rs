@@ -1,4 +1,4 @@
-//! One signer of a signature.
+//! Checks one signer of a signature.
 
 use cms::signed_data::{SignedAttributes, SignerIdentifier, SignerInfo};
 use x509_cert::der::asn1::OctetString;

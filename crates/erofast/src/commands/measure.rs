@@ -1,4 +1,4 @@
-//! `erofast trace` and `erofast lab`: the program erofast-lab implements them.
+//! `erofast trace` and `erofast lab`, which the program erofast-lab implements.
 
 use std::io;
 use std::os::unix::process::CommandExt;

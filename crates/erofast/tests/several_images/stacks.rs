@@ -118,7 +118,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A name in one of the forms in which programs write it.
+    /// A path in one of the forms that archiving programs write.
     fn written(&mut self, path: &str) -> String {
         match self.numbers.below(6) {
             0 => format!("./{path}"),

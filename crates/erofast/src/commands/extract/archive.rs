@@ -33,7 +33,7 @@ pub enum Item {
     },
     /// Bytes of the member, once they are ready.
     Data(Receiver<Result<Vec<u8>, Error>>),
-    /// This many zeros of the member.
+    /// A run of this many zero bytes in the member.
     Zeros(u64),
     /// The rest of the member is missing.
     Fault(String),

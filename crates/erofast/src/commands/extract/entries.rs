@@ -36,7 +36,7 @@ pub enum Then {
     SkipContent,
 }
 
-/// Calls `each` for every entry; those that cannot be reached go into the journal.
+/// Calls `each` for every entry; those that cannot be reached are recorded in the journal.
 pub fn walk(
     job: &Job,
     journal: &Journal,

@@ -16,7 +16,7 @@ use crate::text;
 /// Counters and failures, which all threads add to.
 #[derive(Debug)]
 pub struct Journal {
-    /// Guarded by its own lock. The content of `--json`, except for the bytes.
+    /// Guarded by its own lock. The summary that `--json` prints, except for the number of bytes.
     summary: Mutex<Summary>,
     bar: Bar,
 }

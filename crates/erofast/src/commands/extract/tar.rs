@@ -122,7 +122,7 @@ pub fn header(
             (Some((key, text)), _) => builder.add_pax(key, text),
             (None, Ok(name)) => builder.add_pax(&xattr_key(name), &xattr.value),
             (None, Err(_)) => {
-                journal.not_kept("xattrs", path, "tar has no names that are not UTF-8");
+                journal.not_kept("xattrs", path, "tar cannot store names that are not UTF-8");
                 continue;
             }
         };

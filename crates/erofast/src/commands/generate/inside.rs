@@ -59,7 +59,7 @@ pub fn with_paths(command: Command, before: &[OsString]) -> Command {
     }
 }
 
-/// Adds the programs whose launches were learned from the image.
+/// Adds completion of the programs whose launches were learned from the image.
 fn with_programs(command: Command, matches: &ArgMatches) -> Command {
     let Some(("remove", matches)) = matches.subcommand() else {
         return command;

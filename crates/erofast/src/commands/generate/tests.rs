@@ -12,7 +12,7 @@ use crate::cli::{Cli, HelperArgs};
 /// A command of the parser, with its full name including parent commands.
 type Named = (Vec<String>, Command);
 
-/// All user-visible commands of the parser, including the outermost.
+/// All user-visible commands of the parser, including the outermost one.
 fn commands() -> Vec<Named> {
     fn below(command: &Command, above: &[String], all: &mut Vec<Named>) {
         let mut path = above.to_vec();
