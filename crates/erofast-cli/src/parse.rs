@@ -151,7 +151,7 @@ fn line(message: &str) -> String {
 }
 
 /// A hint, because many tools take paths in an archive after its name.
-const PATHS: &str = "give paths of the image with --path";
+const PATHS: &str = "give paths in the image with --path";
 
 /// A hint, because hyperfine and other tools take the program without a separator.
 const PROGRAM: &str = "give a program and its arguments after --";

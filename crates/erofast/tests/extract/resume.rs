@@ -62,7 +62,7 @@ fn ctrl_c_says_that_the_tree_is_incomplete_and_how_to_go_on() {
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
     let pid = child.id().to_string();
-    // The shell's builtin: not every system has the program.
+    // Uses the shell's builtin, because not every system has the program kill.
     let kill = Command::new("sh")
         .args(["-c", "kill -INT \"$1\"", "kill", &pid])
         .status();

@@ -139,7 +139,7 @@ pub fn soon(what: &str, mut happened: impl FnMut() -> bool) {
 }
 
 pub fn signal(name: &str, pid: u64) {
-    // The shell's builtin: not every system has the program.
+    // Uses the shell's builtin, because not every system has the program kill.
     let status = Command::new("sh")
         .args(["-c", "kill \"$@\"", "kill", name, &pid.to_string()])
         .status();
