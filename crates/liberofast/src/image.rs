@@ -126,7 +126,7 @@ pub fn deliver(result: &[u8], buffer: &mut [u8]) -> Result<i64, Failure> {
     if !buffer.is_empty() {
         let Some(room) = buffer.get_mut(..result.len()) else {
             let (needed, size) = (result.len(), buffer.len());
-            let text = format!("{needed} bytes do not fit a buffer of {size}");
+            let text = format!("{needed} bytes do not fit in a buffer of {size}");
             return Err(Failure::new(ERANGE, text));
         };
         room.copy_from_slice(result);

@@ -67,7 +67,9 @@ pub unsafe fn bytes<'a>(buffer: *mut c_void, size: usize) -> Result<&'a mut [u8]
         return Err(null("buffer"));
     }
     if isize::try_from(size).is_err() {
-        return Err(Failure::argument(format!("a buffer of {size} bytes")));
+        return Err(Failure::argument(format!(
+            "a buffer of {size} bytes is too large"
+        )));
     }
     // SAFETY: the caller guarantees the bytes, and a slice may have this size; any bits are a u8.
     Ok(unsafe { std::slice::from_raw_parts_mut(buffer.cast(), size) })
