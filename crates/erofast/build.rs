@@ -7,7 +7,7 @@
 use std::path::Path;
 use std::process::Command;
 
-/// The parts of the workspace that the program is made of.
+/// The parts of the workspace that make up the program.
 const SOURCES: [&str; 4] = [
     ":(glob)crates/*/src/**",
     "crates/*/Cargo.toml",
@@ -38,10 +38,10 @@ fn commit() -> Option<String> {
     of_clone(&root).or_else(|| of_tarball(&root))
 }
 
-/// The commit, marked if there are uncommitted changes. Git runs again after each commit and each
-/// change to a source.
+/// The commit, with a mark if there are uncommitted changes. Git runs again after each commit and
+/// each change to a source.
 fn of_clone(root: &Path) -> Option<String> {
-    // A repository that contains an unpacked tarball has another commit.
+    // If a tarball was unpacked inside another repository, git would name that repository's commit.
     root.join(".git").exists().then_some(())?;
     let commit = git(root, &["rev-parse", "HEAD"])?;
     watch(root)?;

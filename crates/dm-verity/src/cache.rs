@@ -6,11 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 /// A hash block that was verified.
 pub(crate) type HashBlock = Arc<[u8]>;
 
-/// Bytes of level 0 that are kept. With 4 KiB blocks and SHA-256 they cover 256 MiB of data.
+/// Size of the cache for level 0, in bytes. With 4 KiB blocks and SHA-256 it covers 256 MiB of
+/// data.
 const LEAF_BYTES: usize = 2 << 20;
 
-/// Hash blocks by level and number. All above level 0 are kept (with 4 KiB blocks and SHA-256,
-/// 1/16384 of the data); those of level 0 each have one slot, which they share with others.
+/// A cache of hash blocks. All blocks above level 0 are kept (with 4 KiB blocks and SHA-256,
+/// 1/16384 of the data). Each block of level 0 has one slot, which it shares with other blocks.
 #[derive(Debug)]
 pub(crate) struct HashBlockCache {
     upper: RwLock<HashMap<(usize, u64), HashBlock>>,
@@ -32,8 +33,8 @@ impl HashBlockCache {
             let upper = self.upper.read().unwrap_or_else(PoisonError::into_inner);
             return upper.get(&(level, block)).cloned();
         }
-        // An urgent thread would rather verify the block again than wait for a thread that has no
-        // CPU.
+        // Verifying the block again is better for an urgent thread than waiting for a thread that
+        // has no CPU.
         let slot = self.slot(block).try_lock().ok()?;
         slot.as_ref()
             .filter(|(held, _)| *held == block)

@@ -12,7 +12,7 @@ pub enum Error {
     /// The root hash is not valid hexadecimal.
     #[error("root hash: {0}")]
     RootHash(String),
-    /// The root hash lacks a required signature, or no trusted certificate belongs to the signer.
+    /// A required signature of the root hash is missing or invalid, or its signer is not trusted.
     #[error("signature: {0}")]
     Signature(String),
     /// A block does not match its hash in the tree.
@@ -23,7 +23,7 @@ pub enum Error {
     Read {
         /// First byte of the read, counted from the beginning of the hash device.
         offset: u64,
-        /// The system's reason.
+        /// The error that the system returned.
         source: io::Error,
     },
 }
@@ -36,7 +36,7 @@ pub enum Mismatch {
     Data {
         /// Number of the block.
         block: u64,
-        /// Its first byte on the data device.
+        /// First byte of the block on the data device.
         offset: u64,
     },
     /// A block of the hash tree below the root, or the root itself.
@@ -45,11 +45,11 @@ pub enum Mismatch {
          its hash"
     )]
     Hash {
-        /// Level: 0 holds the hashes of data blocks.
+        /// Level of the block. Level 0 holds the hashes of data blocks.
         level: usize,
         /// Number of the block within its level.
         block: u64,
-        /// Its first byte on the hash device.
+        /// First byte of the block on the hash device.
         offset: u64,
     },
     /// The first block of the tree, or the only data block, does not match the root hash.

@@ -7,7 +7,7 @@ use sha2::{Digest, Sha224, Sha256, Sha384, Sha512};
 use crate::error::Error;
 use crate::hash_type::HashType;
 
-/// The longest digest of all algorithms, in bytes.
+/// Size of the longest digest of any algorithm, in bytes.
 pub(crate) const MAX_DIGEST: usize = 64;
 
 /// A hash function, by the kernel's name.
@@ -25,7 +25,7 @@ pub enum HashAlgorithm {
 }
 
 impl HashAlgorithm {
-    /// Bytes of a digest.
+    /// Size of a digest in bytes.
     pub fn digest_size(self) -> usize {
         match self {
             Self::Sha224 => 28,

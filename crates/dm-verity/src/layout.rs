@@ -8,15 +8,14 @@ use crate::parameters::Parameters;
 /// last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
-    /// By level, from 0; empty for a single data block.
+    /// The levels in ascending order, from level 0; empty if there is only one data block.
     pub(crate) levels: Vec<Level>,
-    /// log2 of the digests in a hash block.
+    /// log2 of the number of digests in a hash block.
     bits: u32,
     /// Bytes from one digest of a hash block to the next.
     pub(crate) stride: usize,
 }
 
-/// One level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Level {
     /// First byte on the hash device.
@@ -71,8 +70,8 @@ impl Layout {
         })
     }
 
-    /// The number of the hash block with the digest of block `below`, and the position of the
-    /// digest in it.
+    /// Returns the number of the hash block that holds the digest of block `below`, and the
+    /// position of the digest in it.
     pub(crate) fn parent(&self, below: u64) -> (u64, usize) {
         (
             below >> self.bits,

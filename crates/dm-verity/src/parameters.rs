@@ -51,23 +51,23 @@ impl Parameters {
         Ok(parameters)
     }
 
-    /// These parameters for a tree of another hash type.
+    /// Returns these parameters with another hash type.
     #[must_use]
     pub fn with_hash_type(self, hash_type: HashType) -> Self {
         Self { hash_type, ..self }
     }
 
-    /// Bytes of a data block.
+    /// Size of a data block in bytes.
     pub fn data_block_size(&self) -> u32 {
         self.data_block_size
     }
 
-    /// Bytes of a hash block.
+    /// Size of a hash block in bytes.
     pub fn hash_block_size(&self) -> u32 {
         self.hash_block_size
     }
 
-    /// Bytes of the data device that the tree covers.
+    /// Number of bytes of the data device that the tree covers.
     pub fn data_size(&self) -> u64 {
         self.data_blocks * u64::from(self.data_block_size)
     }

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use crate::error::Error;
 use crate::hash::MAX_DIGEST;
 
-/// The hash from which everything else is verified.
+/// The hash against which everything else is verified.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RootHash(Vec<u8>);
 
@@ -41,7 +41,7 @@ impl FromStr for RootHash {
     }
 }
 
-/// Lowercase digits, which a signature covers.
+/// Lowercase hexadecimal digits, the form in which the root hash is signed.
 impl fmt::Display for RootHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))

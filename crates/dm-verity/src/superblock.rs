@@ -5,18 +5,18 @@ use crate::hash_device::HashDevice;
 use crate::hash_type::HashType;
 use crate::parameters::{MAX_SALT, Parameters};
 
-/// Bytes of the superblock. The tree starts at the first hash block after them.
+/// Size of the superblock in bytes. The tree starts at the first hash block after it.
 pub const SUPERBLOCK_SIZE: usize = 512;
 
 const SIGNATURE: &[u8; 8] = b"verity\0\0";
 
 /// Reads the superblock at byte `offset` of the hash device.
 ///
-/// The root hash does not cover the superblock, so every field that has one right value, including
-/// padding, must have that value. The UUID has none, and nothing depends on it.
+/// The root hash does not cover the superblock, so every field that has only one valid value,
+/// including padding, must have that value. The UUID may have any value, and nothing depends on it.
 ///
 /// # Errors
-/// There is no superblock, or it is not supported or contradicts itself.
+/// There is no superblock, or it is not supported or not consistent.
 pub fn read_superblock(hash_device: &impl HashDevice, offset: u64) -> Result<Parameters, Error> {
     let mut bytes = [0; SUPERBLOCK_SIZE];
     hash_device

@@ -10,8 +10,8 @@ use crate::layout::Layout;
 use crate::parameters::Parameters;
 use crate::root_hash::RootHash;
 
-/// An opened hash tree. Hash blocks are read when they are first needed, verified up to the root
-/// hash, and kept (see the crate's documentation for how many).
+/// An opened hash tree. Hash blocks are read when they are first needed and verified up to the root
+/// hash. Those above level 0 are kept, and up to 2 MiB of level 0.
 #[derive(Debug)]
 pub struct Tree {
     parameters: Parameters,
@@ -88,10 +88,10 @@ impl Tree {
     }
 
     /// Checks whole data blocks: `data` was read from the data device, starting at block `first`.
-    /// Hash blocks that are not kept are read from `hash_device`.
+    /// Hash blocks that are not cached are read from `hash_device`.
     ///
     /// # Errors
-    /// The first block that does not match, or a hash block above it that does not.
+    /// The first block that does not match, or the first hash block above it that does not match.
     ///
     /// # Panics
     /// If `data` is not a multiple of the data block size.
@@ -123,7 +123,7 @@ impl Tree {
         Ok(())
     }
 
-    /// A verified hash block.
+    /// Returns a hash block, which is read and verified unless it is cached.
     fn hash_block(
         &self,
         from: &dyn HashDevice,
@@ -142,7 +142,7 @@ impl Tree {
             self.check(&bytes, &self.root, Mismatch::Root)?;
         } else {
             let (parent, index) = self.layout.parent(block);
-            // At most as deep as the tree: 64 levels of two blocks each.
+            // The recursion is at most 64 levels deep, like the tree.
             let above = self.hash_block(from, level + 1, parent)?;
             let mismatch = Mismatch::Hash {
                 level,

@@ -1,5 +1,5 @@
-//! Signatures of a root hash made by OpenSSL (signatures/make): the right one is accepted, and
-//! nothing else.
+//! Signatures of a root hash made by OpenSSL (signatures/make): only the right signature is
+//! accepted.
 
 use std::path::{Path, PathBuf};
 
@@ -52,7 +52,7 @@ fn signatures_of_every_key_and_form_are_accepted() {
         ("p384", "p384"),
     ] {
         verify(&signature(name), ROOT, &[signer]).unwrap_or_else(|error| panic!("{name}: {error}"));
-        // The signed hash is in lowercase, however it was given.
+        // The signed hash is in lowercase, whatever the case of the given hash.
         verify(&signature(name), &ROOT.to_uppercase(), &["other", signer]).unwrap();
     }
     verify(&signature("two-signers"), ROOT, &["rsa", "p256"]).unwrap();
@@ -95,7 +95,7 @@ fn what_is_no_trusted_signature_is_refused_with_its_reason() {
             &["other"],
             "matches the signer's key identifier ",
         ),
-        // The certificate inside the signature is not a reason to trust it.
+        // A signature does not make the certificate inside it trusted.
         (
             "rsa-certificate",
             ROOT,
@@ -135,7 +135,7 @@ fn bytes_that_are_no_signature_are_refused() {
         (b"0", "not PKCS#7 in DER"),
         (b"-----BEGIN PKCS7-----\n", "it is PEM"),
         (&long, "longer than 65536 bytes"),
-        // A ContentInfo of data, and SignedData without signers.
+        // A ContentInfo that holds plain data, and SignedData without signers.
         (
             b"\x30\x0b\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x07\x01",
             "not PKCS#7",
@@ -146,8 +146,8 @@ fn bytes_that_are_no_signature_are_refused() {
     }
 }
 
-/// For a given content and key there is only one RSA signature by PKCS#1 v1.5: anything accepted
-/// contains it, and is never a signature of another root hash.
+/// For given content and a given key there is only one RSA signature with PKCS#1 v1.5, so any
+/// mutant that is accepted contains that signature, and never signs another root hash.
 #[test]
 fn every_mutant_is_refused_unless_the_signed_bytes_are_whole() {
     let zeros: RootHash = "0".repeat(64).parse().unwrap();

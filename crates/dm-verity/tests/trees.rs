@@ -5,7 +5,7 @@ use std::process::Command;
 use crate::writer::Recipe;
 use dm_verity::{Error, HashAlgorithm, HashType, Parameters, RootHash, Tree, read_superblock};
 
-/// A tree and the area that contains it.
+/// A tree and the hash area that contains it.
 #[derive(Debug)]
 struct Opened {
     tree: Tree,
@@ -113,7 +113,7 @@ fn each_of_200_flipped_bits_in_each_tree_is_found() {
         let data = crate::writer::data(1100, recipe.data_block);
         let (area, root) = recipe.write(&data);
         let whole = [&area[..], &data[..]].concat();
-        // The UUID has no right value. Nothing between the superblock and the first hash block is
+        // The UUID may have any value. Nothing between the superblock and the first hash block is
         // read; veritysetup leaves the old bytes there.
         let used = |at: usize| !(16..32).contains(&at) && !(512..recipe.hash_block).contains(&at);
         let spread = (0..100).map(|n| n * whole.len() / 100 + n);
@@ -169,7 +169,8 @@ fn a_broken_hash_block_fails_what_is_below_it_only() {
     let recipe = Recipe::new("sha256", 1024, b"");
     let data = crate::writer::data(1100, 1024);
     let (mut area, root) = recipe.write(&data);
-    // Superblock, root block, two blocks of level 1, 35 leaves: this is the fourth leaf.
+    // The area has a superblock, the root block, two blocks of level 1, and 35 leaves; this is the
+    // fourth leaf.
     area[(1 + 1 + 2 + 3) * 1024] ^= 1;
     let tree = open(&area, &root).unwrap();
     for (block, bytes) in (0..).zip(data.chunks(1024)) {

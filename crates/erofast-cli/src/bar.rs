@@ -29,11 +29,11 @@ impl Bar {
         Self(ProgressBar::with_draw_target(None, target))
     }
 
-    /// Creates a bar for bytes that threads process. `total` counts them and is called only on a
-    /// terminal.
+    /// Creates a bar for bytes that threads process. `total` returns their number; it is called
+    /// only on a terminal.
     ///
     /// # Errors
-    /// Errors of `total`.
+    /// `total` fails.
     pub fn of_bytes<E>(task: &str, total: impl FnOnce() -> Result<u64, E>) -> Result<Self, E> {
         let bar = Self::on_stderr();
         if is_watched() {
@@ -62,12 +62,12 @@ impl Bar {
         self.0.set_message(note.to_owned());
     }
 
-    /// Adds progress since the last call; any thread may call it.
+    /// Adds `more` steps or bytes to the progress; any thread may call it.
     pub fn add(&self, more: u64) {
         self.0.inc(more);
     }
 
-    /// The sum of all additions.
+    /// The progress so far.
     pub fn done(&self) -> u64 {
         self.0.position()
     }

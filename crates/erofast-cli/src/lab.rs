@@ -14,21 +14,21 @@ pub enum LabCommand {
     Launch(LabLaunchArgs),
     /// Launch commands side by side, and compare their times and waits for a CPU
     Run(LabRunArgs),
-    /// Compare how engines read sequentially, at random, the whole tree, and its metadata
+    /// Compare engines at sequential, random, whole-tree and metadata reads
     Read(LabReadArgs),
-    /// Launch several well-known programs and read trees, one row each
+    /// Launch several well-known programs and read trees, with a row for each
     Suite(LabSuiteArgs),
-    /// Compare two JSON reports, of different days, devices or versions
+    /// Compare two JSON reports from different days, devices or versions
     Diff(LabDiffArgs),
     /// Render JSON reports as a page or as tables
     Report(LabReportArgs),
-    /// Measure page allocation of launches under memory pressure
+    /// Measure page allocation during launches under memory pressure
     Pressure(LabPressureArgs),
     /// Take a CPU offline and back while readers verify every byte
     Hotplug(LabHotplugArgs),
     /// Launch from the kernel's variants of EROFS, and from erofast, in a virtual machine
     Kernel(LabKernelArgs),
-    /// The first process of the machine that `lab kernel` makes
+    /// The first process of the virtual machine that `lab kernel` starts
     #[command(hide = true)]
     Guest,
 }
@@ -54,7 +54,7 @@ pub struct LabEngineArgs {
     pub engines: Vec<String>,
 }
 
-/// Forms of the report of an experiment.
+/// Output formats of an experiment's report.
 #[derive(Args, Debug)]
 pub struct LabOutputArgs {
     /// Write the report as one HTML file too
@@ -88,10 +88,10 @@ pub struct LabSuiteArgs {
     /// Longest time a launch may take, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     pub timeout: u64,
-    /// Seed of the order, and of the places of random reads
+    /// Seed for the order and for the offsets of random reads
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Forms of the report.
+    /// Output formats of the report.
     #[command(flatten)]
     pub output: LabOutputArgs,
 }
@@ -114,8 +114,7 @@ pub struct LabDiffArgs {
 #[command(after_long_help = examples_help("erofast lab report"))]
 pub struct LabReportArgs {
     /// Reports of any experiment, written with --json; several of the same one are shown side by
-    /// side,
-    /// each compared with the first
+    /// side, each compared with the first
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
     /// Write one HTML file
@@ -160,10 +159,10 @@ pub struct LabPressureArgs {
     /// Longest time a program may take, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     pub timeout: u64,
-    /// Seed of the order, and of the files that are read
+    /// Seed for the order and for the choice of files to read
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Forms of the report.
+    /// Output formats of the report.
     #[command(flatten)]
     pub output: LabOutputArgs,
     /// The last program; {} stands for the mount point (default: one that reads files)
@@ -192,10 +191,10 @@ pub struct LabReadArgs {
     /// Measure only with the image in the page cache (warm) or out of it (cold)
     #[arg(long = "image-state", value_name = "warm|cold")]
     pub state: Option<String>,
-    /// Seed of the order, and of the places of random reads
+    /// Seed for the order and for the offsets of random reads
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Forms of the report.
+    /// Output formats of the report.
     #[command(flatten)]
     pub output: LabOutputArgs,
 }
@@ -221,7 +220,7 @@ pub struct LabHotplugArgs {
     /// Load
     #[arg(long, value_name = "LOAD", default_value = "fio", value_parser = ["fio", "none"])]
     pub load: String,
-    /// Forms of the report.
+    /// Output formats of the report.
     #[command(flatten)]
     pub output: LabOutputArgs,
     /// Program to launch while the CPU is offline; {} stands for the mount point
@@ -233,7 +232,7 @@ pub struct LabHotplugArgs {
 #[derive(Args, Debug)]
 #[command(after_long_help = examples_help("erofast lab kernel"))]
 pub struct LabKernelArgs {
-    /// Image to launch from (default: one made of the C compiler that is fetched)
+    /// Image to launch from (default: one made from a C compiler, which is downloaded)
     #[arg(requires = "command")]
     pub image: Option<PathBuf>,
     /// Make the mount the root directory of the program
@@ -251,16 +250,17 @@ pub struct LabKernelArgs {
     /// Value of the module parameter reserved_pages (repeatable; default: 0 and 64)
     #[arg(long, value_name = "N")]
     pub reserved_pages: Vec<u32>,
-    /// Number of CPUs of the machine, 1 to 16
+    /// Number of CPUs of the virtual machine, 1 to 16
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub cpus: usize,
-    /// Architecture of the machine, amd64 or arm64 (default: this one's; another is emulated)
+    /// Architecture of the virtual machine, amd64 or arm64 (default: this machine's; the other is
+    /// emulated)
     #[arg(long, value_name = "ARCH", value_parser = ["amd64", "arm64"])]
     pub arch: Option<String>,
-    /// Directory of static programs for the machine (default: that of erofast-lab)
+    /// Directory of static programs for the virtual machine (default: that of erofast-lab)
     #[arg(long, value_name = "DIR")]
     pub programs: Option<PathBuf>,
-    /// Emulate the machine even if KVM works
+    /// Emulate the virtual machine even if KVM works
     #[arg(long)]
     pub emulate: bool,
     /// Directory for packages and modules, kept for the next run (default: a temporary one)
@@ -279,13 +279,13 @@ pub struct LabKernelArgs {
     /// Only build the modules for the running kernel, into this directory
     #[arg(long, value_name = "DIR", conflicts_with_all = ["image", "arch", "programs"])]
     pub module_for_this_kernel: Option<PathBuf>,
-    /// Seed of the order of launches
+    /// Seed for the order of launches
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     /// Print all figures after the answer (default if standard output is not a terminal)
     #[arg(long)]
     pub details: bool,
-    /// Forms of the report.
+    /// Output formats of the report.
     #[command(flatten)]
     pub output: LabOutputArgs,
     /// Program and arguments; {} stands for the mount point
@@ -293,7 +293,7 @@ pub struct LabKernelArgs {
     pub command: Vec<OsString>,
 }
 
-/// The launches of an experiment, and what the report shows of them.
+/// The launches of an experiment, and what the report shows about them.
 #[derive(Args, Debug)]
 pub struct LabRoundsArgs {
     /// Warm-up launches, which are not measured
@@ -302,13 +302,13 @@ pub struct LabRoundsArgs {
     /// Longest time a launch may take, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     pub timeout: u64,
-    /// Also launch as often without the recorder, and report the cost of recording
+    /// Also launch the same number of times without the recorder, and report the cost of recording
     #[arg(long)]
     pub overhead: bool,
     /// Directory for the 500 MB file of the load fio
     #[arg(long, value_name = "DIR")]
     pub scratch: Option<PathBuf>,
-    /// Seed of the order of launches
+    /// Seed for the order of launches
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     /// Keep the traces of the median launch and of the worst one in this directory
@@ -320,7 +320,7 @@ pub struct LabRoundsArgs {
     /// Print all figures after the answer (default if standard output is not a terminal)
     #[arg(long)]
     pub details: bool,
-    /// Forms of the report.
+    /// Output formats of the report.
     #[command(flatten)]
     pub output: LabOutputArgs,
 }

@@ -22,8 +22,8 @@ impl Outcome {
         if good { Self::Fine } else { Self::Faulty }
     }
 
-    /// The outcome, unless printing failed; a reader that closed the output early makes no
-    /// difference.
+    /// Returns the outcome, or an error if printing failed. It is not an error if the reader closed
+    /// the output early.
     pub fn unless_failed(self, printed: anyhow::Result<()>) -> anyhow::Result<Self> {
         match printed {
             Err(error) if !is_broken_pipe(&error) => Err(error),

@@ -22,7 +22,7 @@ pub fn check_stdout() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// This thread's standard output; errors of writing name it.
+/// A lock on standard output, whose write errors name standard output.
 #[derive(Debug)]
 pub struct Stdout(StdoutLock<'static>);
 
@@ -45,7 +45,7 @@ impl Write for Stdout {
     }
 }
 
-/// Writing resumes after a signal, so that error must stay unchanged.
+/// `Interrupted` stays unchanged, because then the write is tried again.
 fn named(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::Interrupted => error,

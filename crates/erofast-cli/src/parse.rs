@@ -1,4 +1,4 @@
-//! Parsing the command line; its errors become one line each.
+//! Parses the command line, and reports each error in one line.
 
 use std::error::Error;
 use std::ffi::OsString;
@@ -72,7 +72,7 @@ fn with_hint(root: &Command, error: &clap::Error) -> String {
     parts.collect::<Vec<_>>().join("; ")
 }
 
-/// The command that a text like `see erofast profile --help` refers to, and its words.
+/// The command that a text like `see erofast profile --help` refers to, and its full name.
 fn below<'c, 's>(root: &'c Command, see: &'s str) -> Option<(&'c Command, &'s str)> {
     let path = see.strip_prefix("see ")?.strip_suffix(" --help")?;
     let mut names = path.split(' ').skip(1);
@@ -80,8 +80,8 @@ fn below<'c, 's>(root: &'c Command, see: &'s str) -> Option<(&'c Command, &'s st
     Some((command, path))
 }
 
-/// The command below `above` whose name is closest to `word`, and the number of letters in which it
-/// differs.
+/// Returns a hint at the command below `above` whose name is closest to `word`, and the number of
+/// letters in which the two differ.
 fn closest(above: &Command, path: &str, word: &str) -> Option<(usize, String)> {
     let visible = above
         .get_subcommands()
@@ -111,7 +111,8 @@ fn message(error: &clap::Error) -> String {
     number.unwrap_or(line)
 }
 
-/// What is wrong with a number, where clap would show the standard library's words or Rust's range.
+/// What is wrong with a number, where clap would use the standard library's wording or show the
+/// range of a Rust type.
 fn number(error: &(dyn Error + 'static)) -> Option<String> {
     if let Some(error) = error.downcast_ref::<ParseIntError>() {
         return Some(match error.kind() {
@@ -150,12 +151,12 @@ fn line(message: &str) -> String {
 }
 
 /// A hint, because many tools take paths in an archive after its name.
-const PATHS: &str = "give paths of the image with --path";
+const PATHS: &str = "give paths in the image with --path";
 
 /// A hint, because hyperfine and other tools take the program without a separator.
 const PROGRAM: &str = "give a program and its arguments after --";
 
-/// Whether the error is one argument too many that is not an option.
+/// Whether the error is about an extra argument that is not an option.
 fn is_extra(error: &str) -> bool {
     let argument = error.strip_prefix("unexpected argument '");
     argument.is_some_and(|argument| !argument.starts_with('-'))

@@ -27,7 +27,7 @@ pub struct TraceDiffArgs {
     pub old: PathBuf,
     /// Trace file to compare with it
     pub new: PathBuf,
-    /// Rows of the tables
+    /// What a row of the tables stands for
     #[arg(long, value_enum, default_value_t = By::Comm)]
     pub by: By,
     /// Only threads and work queues whose name matches
@@ -79,7 +79,7 @@ fn parse_buffer(text: &str) -> Result<usize, String> {
 pub struct TraceLatencyArgs {
     /// Trace file: Perfetto, perf.data, trace.dat or ftrace text; - for standard input
     pub file: PathBuf,
-    /// Rows of the table
+    /// What a row of the table stands for
     #[arg(long, value_enum, default_value_t = By::Task)]
     pub by: By,
     /// Only threads and work queues whose name matches
@@ -128,7 +128,7 @@ pub struct TraceLatencyArgs {
     pub json: bool,
 }
 
-/// Meaning of a row of `trace latency`.
+/// What a row of `trace latency` stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum By {
     /// One thread

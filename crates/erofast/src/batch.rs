@@ -7,8 +7,8 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread::{self, Scope, ScopedJoinHandle};
 
-/// Bytes of content that make a batch worth its wake-up: about 0.1 ms of decoding with the fastest
-/// codec.
+/// Bytes of content that make waking a thread for a batch worthwhile: about 0.1 ms of decoding with
+/// the fastest codec.
 const WEIGHT: u64 = 512 << 10;
 /// Maximum number of entries in a batch, which limits batches of empty files.
 const LENGTH: usize = 64;
@@ -44,7 +44,7 @@ pub fn batches<T>(receivers: usize) -> (BatchSender<T>, BatchReceiver<T>) {
     (sender, BatchReceiver(Mutex::new(receiver)))
 }
 
-/// Starts up to `count` threads that run the same work, or fewer if the system refuses more.
+/// Starts `count` threads that run the same work, or fewer if the system refuses more.
 ///
 /// # Errors
 /// The system could not start even one thread.

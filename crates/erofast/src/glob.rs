@@ -239,8 +239,8 @@ fn fits(pattern: &[u8], name: &[u8]) -> bool {
     pattern[p..].iter().all(|&byte| byte == b'*')
 }
 
-/// The number of bytes of the pattern that match, and of bytes of the name; `None` if they do not
-/// match.
+/// Matches the first element of a pattern (`?`, a set, or one byte) with the beginning of a name.
+/// Returns how many bytes of the pattern and of the name it takes; `None` if they do not match.
 fn one(pattern: &[u8], name: &[u8]) -> Option<(usize, usize)> {
     let byte = *name.first()?;
     let takes = |length, fits: bool| fits.then_some((length, 1));

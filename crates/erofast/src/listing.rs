@@ -1,4 +1,4 @@
-//! One directory of an image, entry by entry, in memory that does not depend on the directory.
+//! Lists one directory of an image, entry by entry, in a bounded amount of memory.
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -14,8 +14,8 @@ const BATCH: usize = 1024;
 /// directory that repeats one block forever never ascends.
 const OUT_OF_ORDER: u64 = 1 << 12;
 
-/// Maximum number of names of one directory that are compared with each other; beyond it, names out
-/// of order count as duplicates.
+/// Maximum number of names of one directory that are compared with each other; beyond this number,
+/// names out of order count as duplicates.
 const NAMES: usize = 1 << 20;
 
 /// A name in a directory.
@@ -140,7 +140,7 @@ impl Listing {
         }
     }
 
-    /// Number of entries read ahead.
+    /// Number of entries read ahead and of name hashes, which take memory.
     pub fn pending(&self) -> usize {
         self.batch.len() + self.names.as_ref().map_or(0, HashSet::len)
     }

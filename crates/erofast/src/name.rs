@@ -56,7 +56,7 @@ fn field(key: &str, name: &[u8]) -> (String, String) {
     }
 }
 
-/// Two digits for each byte.
+/// Formats two hexadecimal digits for each byte.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

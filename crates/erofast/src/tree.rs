@@ -23,7 +23,7 @@ pub struct Entry {
     pub duplicate: bool,
 }
 
-/// One report of a walk.
+/// What a walk reports.
 #[derive(Debug)]
 pub enum Visit {
     /// An entry that can be reached.
@@ -32,7 +32,7 @@ pub enum Visit {
     Fault {
         /// The path of the entry, or of its directory.
         path: Vec<u8>,
-        /// The inode, or its directory.
+        /// The inode of the entry, or of its directory.
         nid: Nid,
         /// Why it cannot be reached.
         error: String,
@@ -176,7 +176,7 @@ impl Walk<'_> {
     }
 }
 
-/// Bytes of all reachable files below `start`.
+/// Total size in bytes of all reachable files below `start`.
 pub fn total_bytes(engine: &Engine, start: &Arc<Inode>) -> anyhow::Result<u64> {
     let mut total = 0_u64;
     walk(engine, start, &mut |visit| {

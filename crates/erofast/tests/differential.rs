@@ -54,7 +54,7 @@ fn succeeds(command: &mut Command) -> bool {
     quiet.status().is_ok_and(|status| status.success())
 }
 
-/// Bytes that compress, without a pattern that a codec could exploit fully.
+/// Compressible bytes without a simple pattern.
 fn text(length: usize, seed: u64) -> Vec<u8> {
     const WORDS: [&str; 8] = [
         "block ", "extent ", "worker ", "page ", "of ", "the ", "read\n", "a ",
@@ -175,10 +175,11 @@ fn is_source(tree: &Tree, source: &Tree) -> bool {
     without_times(tree) == without_times(source)
 }
 
-/// An extent as dump.erofs prints it: its offset in the file, and the place of its bytes.
+/// The extents of a file as dump.erofs prints them, by offset in the file: position and length of
+/// the stored bytes.
 type Stored = BTreeMap<u64, (u64, u64)>;
 
-/// Lines like `   1:   144856..  268857 |  124001 :      69632..    135168 |   65536`.
+/// Parses lines like `   1:   144856..  268857 |  124001 :      69632..    135168 |   65536`.
 fn dumped(text: &str) -> Stored {
     let extent = |line: &str| {
         let numbers: Vec<u64> = line

@@ -2,9 +2,9 @@
 //! they name exist.
 //!
 //! A block that begins with "```sh run" is run by bash; all blocks of a page share a temporary
-//! directory with a small image `app.erofs`. A further word says what the block needs: "fuse" that
-//! it mounts, "userns" that it mounts in a user namespace, "trace" that it records the scheduler.
-//! If that is not allowed, the block is skipped with the reason.
+//! directory with a small image `app.erofs`. A further word says what the block needs: "fuse" means
+//! that it mounts, "userns" that it mounts in a user namespace, and "trace" that it records the
+//! scheduler. If that is not allowed, the block is skipped with the reason.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -330,7 +330,7 @@ fn the_five_ways_through_the_code_name_no_file_twice_and_none_that_is_gone() {
     }
 }
 
-/// The anchor of a heading in a link.
+/// The anchor by which a link refers to a heading.
 fn anchor(heading: &str) -> String {
     let text = heading.trim_start_matches('#').trim().to_lowercase();
     text.chars()

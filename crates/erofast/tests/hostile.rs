@@ -1,4 +1,4 @@
-//! Hostile images, generated on the spot, through every tool: each run ends, with bounded memory.
+//! Runs every tool on hostile images, which are generated here: each run ends, with bounded memory.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,8 @@ fn run(directory: &Path, arguments: &[&str]) -> (u64, Output) {
     (peak, output)
 }
 
-/// Divides the classes among as many threads as there are CPUs, because most of them take long.
+/// Divides the classes among as many threads as there are CPUs, because most of them take a long
+/// time.
 #[test]
 fn every_tool_ends_in_bounded_memory() {
     let (classes, complaints) = (Mutex::new(Class::ALL.to_vec()), Mutex::new(Vec::new()));

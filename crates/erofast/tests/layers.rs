@@ -75,7 +75,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("erofs-codecs", &["sys"]),
     ("erofs-format", &[]),
     ("launch-profile", &[]),
-    // A client of the mount, which uses nothing of the image.
+    // A client of the mount, which uses no code for images.
     ("look-ahead", &["launch-profile", "sys"]),
     ("dm-verity", &[]),
     // A program that parses images has no network code, and the program with network access has no

@@ -73,7 +73,7 @@ fn the_page_lists_what_is_linked() {
         std::fs::write(&page, whole).expect("room");
         return;
     }
-    let hint = "EROFAST_WRITE=1 cargo test -p erofast --test integration licences writes it anew";
+    let hint = "EROFAST_WRITE=1 cargo test -p erofast --test integration licences regenerates it";
     assert_eq!(&rest[..end], table, "{hint}");
 }
 

@@ -26,11 +26,11 @@ const SERVING: [&str; 13] = [
 const LISTED: [(&str, &str); 9] = [
     (
         "cpu-workers/src/faults.rs",
-        "tests alone make start-up fail",
+        "only tests make the start-up fail",
     ),
     (
         "cpu-workers/src/sync.rs",
-        "slots of workers: written when a CPU comes or goes",
+        "slots of workers: written only when a CPU comes or goes",
     ),
     (
         "cpu-workers/src/worker/spawn.rs",
@@ -38,24 +38,24 @@ const LISTED: [(&str, &str); 9] = [
     ),
     (
         "cpu-workers/src/worker/unbound.rs",
-        "behind pinned workers for CPUs without one only",
+        "used only for CPUs without a pinned worker",
     ),
-    ("cpu-workers/src/workers.rs", "the end of a pool"),
+    ("cpu-workers/src/workers.rs", "used at the end of a pool"),
     (
         "dm-verity/src/cache.rs",
-        "tried, not waited for; and the few upper blocks, each put once",
+        "tried, not waited for; or for upper blocks, each stored once",
     ),
     (
         "erofs-engine/src/trace_spans.rs",
-        "only while spans are recorded",
+        "used only while spans are recorded",
     ),
     (
         "erofs-format/src/zmap.rs",
-        "tried, not waited for; and one write for 1024 extents",
+        "tried, not waited for; one write per 1024 extents",
     ),
     (
         "remote-image/src/receiver.rs",
-        "by threads that wait for the network anyway",
+        "used by threads that wait for the network anyway",
     ),
 ];
 

@@ -1,6 +1,5 @@
-//! Images through real mounts by the command, compared by the checker that comes with them. The
-//! tests of erofs-mount mount the whole set; these cover the rarer ways to mount, and the bad
-//! images.
+//! Images that the command mounts, compared by the checker that comes with them. The tests of
+//! erofs-mount mount the whole set; these cover the rarer ways to mount, and the bad images.
 //!
 //! Needs root or fusermount3, /dev/fuse and python3; prints what it skips.
 
@@ -68,7 +67,7 @@ fn can_run() -> bool {
 }
 
 /// The checker's complaints, or nothing if there is no difference. Attributes that only root may
-/// see are compared for root.
+/// see are compared only as root.
 fn verify(manifest: &Path, mount: &Path, more: &[String]) -> Option<String> {
     let namespaces = match rustix::process::geteuid().is_root() {
         true => "user,trusted,security,system",

@@ -1,4 +1,4 @@
-//! Mutants of good images through the tools and through mounts: each run ends, with bounded memory,
+//! Runs the tools on mutants of good images, and mounts them: each run ends, with bounded memory,
 //! and nothing crashes or stays mounted.
 //!
 //! `EROFAST_MUTATE_SECONDS` sets the duration (default 3), `EROFAST_MUTATE_FROM` the first number

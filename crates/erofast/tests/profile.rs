@@ -282,7 +282,7 @@ fn links_are_followed_modes_are_kept_and_fifos_do_not_wait() {
     assert!(text.contains("not a launch profile"), "{text}");
 }
 
-/// An image of one script, which is not mistaken for any other image.
+/// An image of one script, with a random UUID so that it is not mistaken for any other image.
 pub fn image_of_a_script(path: &Path) {
     let mut image = Forged::default();
     let script = image.add(0o100755, b"#!/bin/sh\n");
@@ -300,7 +300,8 @@ fn launch_of_the_script(image: &Path, place: &Path) {
     assert!(erofast(&["umount"], place).status.success());
 }
 
-/// Two images that are built reproducibly have the same UUID, time, blocks and inodes.
+/// Two images that are built reproducibly may have the same UUID, time, and numbers of blocks and
+/// inodes.
 #[test]
 fn images_that_are_made_reproducibly_have_profiles_of_their_own() {
     let folder = tempfile::tempdir().unwrap();

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-/// Identifiers that have a better name today (docs/architecture.md lists it). Comments and pages
-/// may use the words: a ban makes sentences worse.
+/// Identifiers that were replaced by better names. Comments and pages may use these words: banning
+/// them there would make sentences worse.
 const RETIRED: &[&str] = &[
     "Door",
     "Doors",

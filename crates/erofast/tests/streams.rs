@@ -1,5 +1,6 @@
-//! A standard error that cannot be written changes nothing. If the reader of standard output goes
-//! away, a command ends quietly, with the status of its work. A closed standard output is an error.
+//! If standard error cannot be written to, nothing else changes. If the reader of standard output
+//! goes away, a command ends quietly, with the status of its work. A closed standard output is an
+//! error.
 
 use std::fs::{self, File};
 use std::io;
@@ -178,7 +179,7 @@ fn a_standard_output_that_is_full_is_named_on_one_line() {
     }
 }
 
-/// The standard output has no descriptor at all, unlike a pipe whose reader went away.
+/// Standard output has no descriptor at all, unlike a pipe whose reader went away.
 #[test]
 fn a_standard_output_that_is_no_descriptor_is_an_error_before_anything_is_done() {
     let good = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/meta.erofs");

@@ -117,7 +117,8 @@ fn is_alive(pid: &Value) -> bool {
 
 const BEGIN: &str = "erofast-launches 4\n";
 
-/// Creates an image with files that programs may have, and paths that lead out of the mount.
+/// Creates an image with a program, its data, and special files and links that lead out of the
+/// mount.
 fn odd_tree(path: &Path) {
     let mut image = Forged::default();
     let mut program = b"\x7fELF".to_vec();

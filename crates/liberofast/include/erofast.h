@@ -12,8 +12,8 @@
  * a child of fork().
  *
  * Inodes are identified by their number (nid) in the image, which is valid while the image is open.
- * Numbers and offsets from elsewhere lead to an error or to wrong data of the image, never to an
- * access outside it.
+ * Any other number or offset causes an error or returns unrelated data of the image, but never
+ * accesses anything outside the image.
  */
 #ifndef EROFAST_H
 #define EROFAST_H
@@ -32,20 +32,20 @@ struct erofast;
 const char *erofast_version(void);
 
 /*
- * The reason why this thread's last failed call failed: one line, never NULL. Valid until the
- * thread's next call that fails, or until the thread ends.
+ * Why this thread's last failed call failed, in one line; never NULL. Valid until another call by
+ * this thread fails, or until the thread ends.
  */
 const char *erofast_error_text(void);
 
 /*
  * Opens an image. `options` is NULL or a list "name=value,..." (a backslash escapes a comma) of
  *   offset=BYTES|auto       where the image begins in the file (0)
- *   device=PATH             an extra device of the image; repeatable, in their order
+ *   device=PATH             an extra device of the image; repeatable, in device table order
  *   workers=inline|percpu|unbound   which threads decompress (inline: the caller's)
  *   hipri=auto|on|off       real-time priority of workers (off)
  *   sync_decompress=auto|on|off     whether a reader decompresses too (auto)
  *   reserved_pages=N        pages of 4 KiB kept ready for buffers (0)
- *   prefill                 fill these pages when the image is opened
+ *   prefill                 allocate these pages when the image is opened
  *   cache=SIZE              decoded data to cache, with K, M or G (8M)
  *   verity.roothash=HEX, verity.roothashfile=PATH, verity.hashdevice=PATH,
  *   verity.hashoffset=BYTES verify every block that is read

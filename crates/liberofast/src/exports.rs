@@ -1,7 +1,7 @@
 //! The functions of `erofast.h`, where they are documented.
 //!
 //! Each function is unsafe to call, since its pointers must be as the header requires. The comment
-//! before each unsafe block names that requirement.
+//! before each unsafe block states that requirement.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_char, c_int, c_uint, c_void};

@@ -7,12 +7,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use erofs_engine::{Error, errno};
 
-/// Linux errno values that no error of the engine has.
+/// Linux errno values that no error of the engine uses.
 pub const ENODATA: i32 = 61;
-/// The result does not fit the buffer.
+/// The result does not fit in the buffer.
 pub const ERANGE: i32 = 34;
 
-/// The reason why a call fails.
+/// Why a call failed.
 #[derive(Debug)]
 pub struct Failure {
     pub errno: i32,
@@ -25,7 +25,7 @@ impl Failure {
         Self { errno, text }
     }
 
-    /// An argument that the caller should not have passed.
+    /// Reports an invalid argument.
     pub fn argument(text: impl Into<String>) -> Self {
         Self::new(errno::EINVAL, text)
     }

@@ -1,4 +1,4 @@
-//! The library's calls, without pointers.
+//! The library's calls, without raw pointers.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -71,7 +71,8 @@ impl Image {
         Ok(self.0.read_at(&request, &inode, offset, buffer)?)
     }
 
-    /// Calls `each` until it breaks. A broken entry is reported as an error at the end.
+    /// Calls `each` until it returns `Break`. If an entry is broken, the listing continues and
+    /// returns the error at the end.
     pub fn read_dir(
         &self,
         nid: Nid,
@@ -95,7 +96,7 @@ impl Image {
         Ok(self.0.read_link(&self.0.waiting(), &*self.inode(nid)?)?)
     }
 
-    /// The names, each followed by a NUL.
+    /// The names of all extended attributes, each followed by a NUL.
     pub fn xattr_names(&self, nid: Nid) -> Result<Vec<u8>, Failure> {
         let all = self.0.xattrs(&self.0.waiting(), &*self.inode(nid)?)?;
         Ok(all
@@ -125,7 +126,7 @@ pub fn deliver(result: &[u8], buffer: &mut [u8]) -> Result<i64, Failure> {
     if !buffer.is_empty() {
         let Some(room) = buffer.get_mut(..result.len()) else {
             let (needed, size) = (result.len(), buffer.len());
-            let text = format!("{needed} bytes do not fit a buffer of {size}");
+            let text = format!("{needed} bytes do not fit in a buffer of {size}");
             return Err(Failure::new(ERANGE, text));
         };
         room.copy_from_slice(result);

@@ -124,8 +124,8 @@ fn flags(metabox: bool) -> u32 {
     if metabox { IN_METABOX } else { 0 }
 }
 
-/// The `DT_` number of a type in a directory of the image; these numbers are the upper bits of a
-/// mode.
+/// The `DT_` number of a file type that a directory of the image records. `DT_` numbers are the
+/// file type bits of `st_mode`, shifted to the right.
 pub fn dirent_type(file_type: u8) -> u32 {
     const TYPES: [(FileType, u32); 7] = [
         (FileType::Regular, 8),

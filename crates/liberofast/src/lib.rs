@@ -4,8 +4,8 @@
 //! functions of the header, `pointers` turns their arguments into references, and `image` does the
 //! work in safe Rust. `failure` turns errors and panics into errno and text.
 //!
-//! Only the first two layers contain unsafe code, because only the requirements in the header make
-//! C pointers valid.
+//! All unsafe code is in the first two layers, because C pointers are valid only if callers meet
+//! the requirements in the header.
 
 mod exports;
 mod failure;

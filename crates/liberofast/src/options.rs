@@ -17,7 +17,7 @@ fn defaults() -> EngineOptions {
     }
 }
 
-/// Parses a list `name=value,...`.
+/// Parses a comma-separated list of `name=value`.
 pub fn parse(list: &[u8]) -> Result<EngineOptions, Failure> {
     let mut options = defaults();
     let parts = split_options(OsStr::from_bytes(list));

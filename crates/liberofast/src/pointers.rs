@@ -1,4 +1,5 @@
-//! C pointers as references. NULL is an error; every other pointer must be as the header requires.
+//! Turns C pointers into references. NULL is an error; any other pointer must be as the header
+//! requires.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_char, c_void};
@@ -21,7 +22,7 @@ pub unsafe fn text<'a>(text: *const c_char, what: &str) -> Result<&'a [u8], Fail
     Ok(unsafe { CStr::from_ptr(text) }.to_bytes())
 }
 
-/// The bytes of a C string; NULL stands for the empty string.
+/// The bytes of a C string; NULL is treated as the empty string.
 ///
 /// # Safety
 /// The same requirements as for [`text`].
@@ -66,7 +67,9 @@ pub unsafe fn bytes<'a>(buffer: *mut c_void, size: usize) -> Result<&'a mut [u8]
         return Err(null("buffer"));
     }
     if isize::try_from(size).is_err() {
-        return Err(Failure::argument(format!("a buffer of {size} bytes")));
+        return Err(Failure::argument(format!(
+            "a buffer of {size} bytes is too large"
+        )));
     }
     // SAFETY: the caller guarantees the bytes, and a slice may have this size; any bits are a u8.
     Ok(unsafe { std::slice::from_raw_parts_mut(buffer.cast(), size) })

@@ -121,7 +121,7 @@ impl Page {
         }
     }
 
-    /// A row becomes an item: a terminal has no room for wide columns.
+    /// Turns a row of a table into a list item, because a terminal has no room for wide columns.
     fn row(&mut self) {
         let mut cells = take(&mut self.cells).into_iter();
         let term = plain(&cells.next().unwrap_or_default());
@@ -143,8 +143,8 @@ impl Page {
     }
 }
 
-/// The man page for a link, because a reader cannot follow the link itself. `None` if it leads to
-/// no page.
+/// The path of the page that a link leads to, which is printed because a link in a man page cannot
+/// be followed. `None` if the link does not lead to a page.
 fn page_of(link: &str) -> Option<String> {
     let page = link
         .split('#')

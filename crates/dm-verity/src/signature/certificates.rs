@@ -14,8 +14,8 @@ use x509_cert::spki::SubjectPublicKeyInfoOwned;
 
 use crate::error::Error;
 
-/// The folders of systemd. A file in one of them hides files with the same name in later ones; an
-/// empty one, or a symlink to `/dev/null`, holds no certificate.
+/// The folders that systemd uses. A file in one of them hides files with the same name in later
+/// folders; an empty file, or a symlink to `/dev/null`, holds no certificate.
 pub const STANDARD_FOLDERS: [&str; 4] = [
     "/etc/verity.d",
     "/run/verity.d",
@@ -23,7 +23,7 @@ pub const STANDARD_FOLDERS: [&str; 4] = [
     "/usr/lib/verity.d",
 ];
 
-/// The longest file that is read.
+/// Maximum size of a certificate file, in bytes.
 const MAX_FILE: u64 = 1 << 20;
 
 const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
@@ -39,18 +39,18 @@ pub struct Certificates {
 }
 
 impl Certificates {
-    /// Reads all `*.crt` of the [standard folders](STANDARD_FOLDERS) that exist.
+    /// Reads all `*.crt` files in the [standard folders](STANDARD_FOLDERS) that exist.
     ///
     /// # Errors
-    /// A folder that cannot be read.
+    /// A folder cannot be read.
     pub fn standard() -> Result<Self, Error> {
         Self::read(STANDARD_FOLDERS.map(PathBuf::from).to_vec(), true)
     }
 
-    /// Reads all `*.crt` of this folder.
+    /// Reads all `*.crt` files in this folder.
     ///
     /// # Errors
-    /// As for [`standard`](Self::standard), or if there is no such folder.
+    /// The folder does not exist or cannot be read.
     pub fn from_folder(folder: &Path) -> Result<Self, Error> {
         Self::read(vec![folder.to_owned()], false)
     }
@@ -111,7 +111,7 @@ impl Certificates {
     }
 }
 
-/// The certificates, parsed.
+/// The certificates after parsing.
 pub(super) struct Trusted {
     place: String,
     certificates: Vec<TrustedCertificate>,
@@ -129,7 +129,7 @@ impl Trusted {
         self.certificates.iter().filter(|one| one.is_of(sid))
     }
 
-    /// The reason why there is no certificate of `signer`.
+    /// Says why no certificate belongs to `signer`.
     pub(super) fn without(&self, signer: &str) -> String {
         let place = &self.place;
         let what = match self.certificates.len() {
@@ -163,7 +163,7 @@ impl TrustedCertificate {
     }
 }
 
-/// Names of all `*.crt` in a folder.
+/// Names of all `*.crt` files in a folder.
 fn names(folder: &Path) -> io::Result<Vec<OsString>> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(folder)? {
@@ -185,7 +185,7 @@ fn contents(path: &Path) -> io::Result<String> {
 }
 
 /// The certificates of a file. Any text around them, such as the output of `openssl x509 -text`, is
-/// left out.
+/// ignored.
 fn blocks(text: &str) -> impl Iterator<Item = &str> {
     text.match_indices(BEGIN).filter_map(|(start, _)| {
         let block = &text[start..];

@@ -7,7 +7,8 @@ use x509_cert::der::oid::db::rfc5912::{
     SHA_256_WITH_RSA_ENCRYPTION, SHA_384_WITH_RSA_ENCRYPTION, SHA_512_WITH_RSA_ENCRYPTION,
 };
 
-/// The hash function used before signing. SHA-1 and older ones are not included: they are broken.
+/// The hash function used before signing. SHA-1 and older functions are not supported, because they
+/// are broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SignedDigest {
     Sha256,
@@ -33,7 +34,7 @@ impl SignedDigest {
         }
     }
 
-    /// RSA with PKCS#1 v1.5 padding and this hash function.
+    /// The identifier of RSA with PKCS#1 v1.5 padding and this hash function.
     pub(super) fn with_rsa(self) -> ObjectIdentifier {
         match self {
             Self::Sha256 => SHA_256_WITH_RSA_ENCRYPTION,

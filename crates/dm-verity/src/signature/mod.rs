@@ -21,14 +21,14 @@ use crate::root_hash::RootHash;
 
 pub use certificates::{Certificates, STANDARD_FOLDERS};
 
-/// The longest signature that is parsed, in bytes; an RSA 4096 one with its certificate has 2,300.
+/// Maximum size of a signature in bytes. A 4096-bit RSA signature with its certificate takes 2,300.
 pub const MAX_SIGNATURE: usize = 64 << 10;
 
 /// Checks that `signature` was made for `root` with a trusted certificate. If there are several
 /// signers, each must be trusted and valid.
 ///
 /// # Errors
-/// One line: the fault of the signature, or that no certificate belongs to its signer.
+/// The signature is not valid, or no trusted certificate belongs to its signer.
 pub fn verify_signature(
     signature: &[u8],
     root: &RootHash,

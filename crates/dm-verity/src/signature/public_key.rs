@@ -13,7 +13,7 @@ use x509_cert::spki::SubjectPublicKeyInfoOwned;
 use super::digest::SignedDigest;
 
 pub(super) enum PublicKey {
-    /// At most 4096 bits: the limit of the crate and of the kernel.
+    /// At most 4096 bits, the limit of both the `rsa` crate and the kernel.
     Rsa(RsaPublicKey),
     P256(p256::ecdsa::VerifyingKey),
     P384(p384::ecdsa::VerifyingKey),
@@ -45,7 +45,7 @@ impl PublicKey {
         }
     }
 
-    /// Whether signatures of this key with `digest` have this algorithm identifier.
+    /// Whether this algorithm identifier denotes signatures by this key with `digest`.
     pub(super) fn signs_as(&self, algorithm: ObjectIdentifier, digest: SignedDigest) -> bool {
         match self {
             Self::Rsa(_) => algorithm == RSA_ENCRYPTION || algorithm == digest.with_rsa(),

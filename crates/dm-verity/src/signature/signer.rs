@@ -1,4 +1,4 @@
-//! One signer of a signature.
+//! Checks one signer of a signature.
 
 use cms::signed_data::{SignedAttributes, SignerIdentifier, SignerInfo};
 use x509_cert::der::asn1::OctetString;
@@ -85,8 +85,8 @@ fn one_value(attributes: &SignedAttributes, oid: ObjectIdentifier) -> Option<Vec
     }
 }
 
-/// The signer by number rather than by the name it gives itself: a signature is text from a
-/// stranger.
+/// Identifies the signer by a number rather than by its name, because a signature is untrusted
+/// text.
 fn name(sid: &SignerIdentifier) -> String {
     match sid {
         SignerIdentifier::IssuerAndSerialNumber(id) => {

@@ -1,5 +1,5 @@
-//! A writer of dm-verity trees that shares only the hash functions with the crate: tests make their
-//! trees with it, and compare it with veritysetup if that is installed.
+//! A writer of dm-verity trees that shares only the hash functions with the crate. Tests use it to
+//! make their trees, and compare its output with veritysetup's if that is installed.
 #![allow(dead_code)] // each test binary uses its part
 
 use sha2::{Digest, Sha256, Sha512};

@@ -46,7 +46,7 @@ pub struct CachePruneArgs {
     /// Prune the cache that root keeps for all users, the images fetched longest ago first
     #[arg(long, conflicts_with = "cache_dir")]
     pub shared: bool,
-    /// Directory of that cache [default: /var/cache/erofast-shared]
+    /// Directory of the shared cache [default: /var/cache/erofast-shared]
     #[arg(long, value_name = "DIR", requires = "shared")]
     pub cache_shared: Option<PathBuf>,
     /// Keep at most this many bytes (suffixes K, M, G); 0 removes everything not in use
@@ -60,7 +60,7 @@ pub struct CachePruneArgs {
 pub struct CacheFetchArgs {
     /// URL of the image (http, https, oci)
     pub url: PathBuf,
-    /// Keep it for all users of the machine (root only)
+    /// Keep the image for all users of the machine (root only)
     #[arg(long)]
     pub share: bool,
     #[command(flatten)]

@@ -55,7 +55,7 @@ pub struct FsckArgs {
     /// Accept a superblock with a wrong checksum
     #[arg(long)]
     pub no_sbcrc: bool,
-    /// Verify files with the digests in their extended attributes
+    /// Compare files with the digests in their extended attributes
     #[arg(long)]
     pub xattr_inode_digest: bool,
     /// Extract extended attributes

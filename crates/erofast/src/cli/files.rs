@@ -12,7 +12,7 @@ use erofs_engine::EngineOptions;
 #[cfg(feature = "tools")]
 use super::flags::set_flag;
 
-/// Flags named like their mount options, with their help.
+/// The flags, which are named like mount options, and their help texts.
 const FLAGS: [(&str, &str); 2] = [
     (
         "device",

@@ -68,7 +68,7 @@ pub struct FuseStyleArgs {
 impl FuseStyleArgs {
     /// Option lists as `erofast mount -o` takes them.
     pub fn lists(&self) -> Vec<OsString> {
-        // The default of libfuse; `suid` and `dev`, which mount.fuse3 passes, undo it.
+        // libfuse's default; `suid` and `dev`, which mount.fuse3 passes, override it.
         let mut lists = vec!["nosuid,nodev".into()];
         lists.extend(self.offset.iter().map(|offset| option("offset", offset)));
         lists.extend(self.devices.iter().map(|path| option("device", path)));

@@ -15,7 +15,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use super::files::FileArgs;
 use super::flags::{RemoteArgs, VerityArgs};
 
-/// The argument that says where an image is.
+/// The argument that names an image.
 #[derive(Args, Clone, Debug)]
 pub struct ImageArgs {
     /// Image file, block device, or URL (http, https, oci)
@@ -107,7 +107,7 @@ impl ImageArgs {
     /// Reads the image with these options, to which the flags are applied.
     ///
     /// # Errors
-    /// Errors of opening and of `read`; also if the bytes read do not match the image's digest.
+    /// The image cannot be opened, `read` fails, or the bytes read do not match the image's digest.
     pub fn read_with<T>(
         &self,
         options: EngineOptions,

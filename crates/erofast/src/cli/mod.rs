@@ -155,7 +155,7 @@ mod tests {
         );
         assert_eq!(
             message(&["extract", "image", "/etc", "target"]),
-            "unexpected argument 'target' found; give paths of the image with --path; \
+            "unexpected argument 'target' found; give paths in the image with --path; \
              see erofast extract --help"
         );
         assert_eq!(

@@ -78,7 +78,7 @@ pub struct UmountArgs {
     /// Mount points
     #[arg(value_hint = ValueHint::DirPath, required = true)]
     pub mountpoint: Vec<PathBuf>,
-    /// Unmount even while it is in use: programs keep the files they have open
+    /// Unmount even if programs use the mount: they keep the files they have open
     #[arg(short = 'l', long)]
     pub lazy: bool,
 }
@@ -99,8 +99,8 @@ pub struct UpgradeArgs {
 #[derive(Args, Debug)]
 #[command(after_long_help = examples_help("erofast stat"))]
 pub struct StatArgs {
-    /// Mount points, or files in the mounts. Several are listed; none lists all mounts of this user
-    /// (as root, of all users)
+    /// Mount points, or files in the mounts; with several, a line for each; without any, all mounts
+    /// of this user (as root, of all users)
     #[arg(value_hint = ValueHint::DirPath)]
     mountpoint: Vec<PathBuf>,
     /// Print all counters as JSON

@@ -24,7 +24,8 @@ pub enum ProfileCommand {
     Export(ProfileExportArgs),
     /// Merge profiles that travel with images
     Merge(ProfileMergeArgs),
-    /// Run a command from an image and record what it reads, to travel with the image
+    /// Run a command from an image, and record what it reads in a profile that travels with the
+    /// image
     ///
     /// The image is mounted in a private mount namespace, without root if user namespaces
     /// are allowed. The exit status is that of the command.
@@ -51,7 +52,7 @@ pub struct ProfileExportArgs {
 #[derive(Args, Debug)]
 #[command(after_long_help = examples_help("erofast profile merge"))]
 pub struct ProfileMergeArgs {
-    /// Profiles; a program in several of them gets the union of what it reads
+    /// Profiles; a program that is in several of them gets the union of their reads
     #[arg(value_name = "FILE", required = true)]
     pub profiles: Vec<PathBuf>,
     /// File to write (default: standard output)
@@ -65,7 +66,7 @@ pub struct ProfileMergeArgs {
 pub struct ProfileRecordArgs {
     /// Image file, block device, or URL (http, https, oci)
     pub image: PathBuf,
-    /// Number of runs, each from a new mount; everything they read is recorded
+    /// Number of runs, each from a new mount; the reads of all runs are recorded
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: u32,
     /// Make the mount the root directory of the command
@@ -138,7 +139,7 @@ pub struct ProfileShowArgs {
 #[command(group = clap::ArgGroup::new("limit").required(true).multiple(true))]
 pub struct ProfileTrimArgs {
     /// Launch profile, or the image it was learned from; later launches add nothing beyond the
-    /// limits, until it is removed or trimmed again
+    /// limits until the profile is removed or trimmed again
     #[arg(value_name = "FILE|IMAGE")]
     pub profile: PathBuf,
     /// Keep only pages first read within this many milliseconds

@@ -1,4 +1,4 @@
-//! The subcommands of a program with all tools.
+//! The subcommands that do not concern mounts.
 
 use clap::Subcommand;
 use erofast_cli::MeasureCommand;
@@ -8,7 +8,7 @@ use super::generate::{CompleteArgs, CompletionsArgs, ManArgs};
 use super::images::{CatArgs, CheckArgs, ExtractArgs, InfoArgs, LsArgs};
 use super::profile::ProfileCommand;
 
-/// Commands that read images, measure and document.
+/// Commands that read images, manage profiles and the cache, measure, and generate documentation.
 #[derive(Debug, Subcommand)]
 pub enum ToolCommand {
     /// Show an image: superblock, features, codecs, sizes, ratios

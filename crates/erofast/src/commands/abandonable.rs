@@ -1,4 +1,4 @@
-//! Commands that ask the servers of other users' mounts.
+//! Commands that query the servers of other users' mounts.
 //!
 //! If such a server takes a request and never answers it, no signal can end the waiting thread,
 //! which keeps its process alive. The work therefore runs in a child process: once this process has
@@ -10,8 +10,8 @@ use std::process::ExitCode;
 
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, waitpid};
 
-/// Runs `work` in a child process and exits with its status; if no child can be created, runs it
-/// here. Call it before any thread is created.
+/// Runs `work` in a child process and exits with its status; if no child can be created, runs it in
+/// this process. Must be called before any thread is created.
 pub fn run(work: impl FnOnce() -> u8) -> ExitCode {
     let mut work = Some(work);
     let status = match begin(&mut work) {

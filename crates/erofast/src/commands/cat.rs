@@ -14,7 +14,7 @@ use crate::cli::CatArgs;
 use crate::glob::{self, Found};
 use crate::text;
 
-/// Bytes per read and write.
+/// Number of bytes per read and write.
 const STEP: usize = 1 << 20;
 
 /// Runs the subcommand. A file that cannot be read is reported, and the others are still written.

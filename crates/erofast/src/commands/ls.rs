@@ -62,8 +62,8 @@ fn list(engine: &Engine, args: &LsArgs) -> anyhow::Result<Outcome> {
     Ok(list.outcome)
 }
 
-/// Maximum number of entries that are sorted by name before printing. Longer directories are
-/// printed as stored; mkfs.erofs sorts them.
+/// Maximum number of entries that are sorted by name before printing. Longer directories are sorted
+/// in batches of this size; mkfs.erofs stores names in order anyway.
 const SORTED: usize = 4096;
 
 struct List<'a, W: Write> {
@@ -76,8 +76,8 @@ struct List<'a, W: Write> {
 }
 
 impl<W: Write> List<'_, W> {
-    /// Lists a directory, under its name if several are listed, and the directories below it if
-    /// asked to.
+    /// Lists a directory, under its name if several are listed, and with `--recursive` the
+    /// directories below it.
     fn directory(&mut self, path: &[u8], inode: &Arc<Inode>, named: bool) -> anyhow::Result<()> {
         if !self.args.recursive {
             return self.entries(path, inode, named);
@@ -96,7 +96,7 @@ impl<W: Write> List<'_, W> {
         })
     }
 
-    /// Prints one directory, sorted by name.
+    /// Prints one directory.
     fn entries(&mut self, path: &[u8], inode: &Arc<Inode>, named: bool) -> anyhow::Result<()> {
         if named && !self.args.json {
             let gap = if self.begun { "\n" } else { "" };
@@ -128,7 +128,7 @@ impl<W: Write> List<'_, W> {
         }
     }
 
-    /// Reports an error, unless the walk of all directories reports it.
+    /// Reports an error, unless the walk with `--recursive` reports it.
     fn complain_once(&mut self, path: &[u8], error: &str) {
         if !self.args.recursive {
             self.complain(path, error);

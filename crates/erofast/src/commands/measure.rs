@@ -1,4 +1,4 @@
-//! `erofast trace` and `erofast lab`: the program erofast-lab implements them.
+//! `erofast trace` and `erofast lab`, which the program erofast-lab implements.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, bail};
 use erofast_cli::{Outcome, program};
 
-/// Replaces this process with that program, which then receives the signals and sets the exit
+/// Replaces this process with erofast-lab, which then receives the signals and sets the exit
 /// status.
 pub fn run() -> anyhow::Result<Outcome> {
     let mut command = Command::new(program("erofast-lab"));

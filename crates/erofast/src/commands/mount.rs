@@ -25,7 +25,7 @@ pub fn run(args: &MountArgs) -> anyhow::Result<Outcome> {
     mount(&request)
 }
 
-/// Mounts; in the foreground this process is the server.
+/// Mounts; in the foreground this process becomes the mount helper.
 fn mount(request: &MountRequest) -> anyhow::Result<Outcome> {
     let image = &request.image;
     ensure!(
@@ -41,7 +41,7 @@ fn mount(request: &MountRequest) -> anyhow::Result<Outcome> {
     Ok(Outcome::Fine)
 }
 
-/// An absolute path, or a URL unchanged.
+/// Makes a path absolute, and leaves a URL unchanged.
 fn image(path: &Path) -> anyhow::Result<PathBuf> {
     match erofs_engine::remote::url(path) {
         Some(_) => Ok(path.to_owned()),
@@ -49,7 +49,7 @@ fn image(path: &Path) -> anyhow::Result<PathBuf> {
     }
 }
 
-/// `stat` may be called from another directory than `mount` was.
+/// Makes a path absolute: `stat` may be run in a different directory from `mount`.
 fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
     std::path::absolute(path).with_context(|| path.display().to_string())
 }
@@ -161,7 +161,8 @@ pub fn upgrade(args: &UpgradeArgs) -> anyhow::Result<Outcome> {
     Ok(outcome)
 }
 
-/// Prints the program that now serves a mount; nothing if the mount is gone or has no path.
+/// Prints which version of the program now serves a mount; nothing if the mount is gone or has no
+/// path.
 fn serves(mountpoint: &Path) -> anyhow::Result<()> {
     if let Ok(counters) = erofs_mount::stat(mountpoint) {
         let version = counters["version"].as_str().unwrap_or("?");

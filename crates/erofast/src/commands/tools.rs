@@ -1,4 +1,4 @@
-//! The commands of a program with all tools.
+//! Runs the commands that do not concern mounts.
 
 use erofast_cli::Outcome;
 

@@ -39,7 +39,8 @@ pub fn run(command: &mut Command) -> Output {
     output
 }
 
-/// Bytes that a program under valgrind still referred to and had not freed at its end.
+/// Number of bytes that a program under valgrind had not freed, but still referred to, when it
+/// ended.
 pub fn still_reachable(output: &Output) -> u64 {
     let report = String::from_utf8_lossy(&output.stderr);
     let count = report.split("still reachable: ").nth(1);
@@ -118,7 +119,7 @@ impl Installed {
         self.described(&["--cflags", "--libs"])
     }
 
-    /// What pkg-config prints for these questions.
+    /// What pkg-config prints for these options.
     fn described(&self, questions: &[&str]) -> Vec<String> {
         let output = run(Command::new("pkg-config")
             .args(questions)

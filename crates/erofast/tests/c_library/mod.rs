@@ -34,8 +34,8 @@ fn bad_cases() -> (PathBuf, Vec<Case>) {
 }
 
 /// Maximum number of bytes that libraries keep for future threads after all images are closed:
-/// arc-swap keeps one record for each thread that existed at the same time (192 bytes), and
-/// thread_local the numbers of threads that ended. An image would keep far more.
+/// arc-swap keeps a record (192 bytes) for each thread that existed at the same time, and
+/// thread_local keeps the IDs of threads that have ended. An image would keep far more.
 const MOST_KEPT: u64 = 1024;
 
 /// Runs the C program on images, and returns its output.
@@ -81,7 +81,7 @@ fn compare(installed: &Installed, program: &Path, images: &[TestImage], options:
     }
 }
 
-/// Lists what was wrong in reading malformed images.
+/// Lists faults in how malformed images were read.
 fn complaints(found: Vec<printed::Tree>, cases: &[Case], mini: &Path) -> Vec<String> {
     let expected = manifest::read(mini);
     let mut report = Vec::new();
@@ -201,7 +201,7 @@ fn valgrind_finds_no_wrong_access_and_no_leak() {
 /// The output of `walk.c` and `walk.py` for the image of large files.
 fn expected_of_large() -> Vec<String> {
     let alphabet: u64 = (b'a'..=b'z').map(u64::from).sum();
-    // The alphabet repeats every 26 bytes; the last pclusters end within it.
+    // Each of the nine pclusters holds whole alphabets of 26 bytes, and then the beginning of one.
     let pcluster = LARGE / 9;
     let (whole, rest) = (pcluster / 26, pcluster % 26);
     let rest: u64 = (b'a'..=b'z').map(u64::from).take(rest as usize).sum();

@@ -2,7 +2,7 @@
  * Reads images through the C library and prints their contents.
  *
  * reader IMAGE OPTIONS [IMAGE OPTIONS]...   trees
- * reader --null IMAGE OPTIONS...   without sums: writes contents to /dev/null instead, so that
+ * reader --null IMAGE OPTIONS...   trees without sums: writes contents to /dev/null, so that
  *                                  valgrind checks each byte without the cost of a hash
  * reader --range IMAGE OPTIONS PATH OFFSET LENGTH   the SHA-256 of a part of a file
  *
@@ -104,7 +104,7 @@ static int print_xattrs(const char *path, uint64_t nid)
     return 0;
 }
 
-/* Sums up a part of a file, in steps that are not aligned to anything. */
+/* Hashes a part of a file, in steps that are not aligned to anything. */
 static int64_t sum(uint64_t nid, uint64_t offset, uint64_t length, struct sha256 *hash)
 {
     static const size_t steps[] = {1 << 20, 4096, 131072, 70001, 1};

@@ -1,6 +1,6 @@
 /*
- * Walks an image the short way: the callback that receives a name reads the file, or lists the
- * directory. walk IMAGE prints path, size, a sum of the bytes, and the number of non-zero bytes.
+ * Walks an image in the shortest way: the callback that receives a name reads the file, or lists
+ * the directory. walk IMAGE prints path, size, sum of the bytes and number of non-zero bytes.
  */
 #define _GNU_SOURCE
 #include <erofast.h>

@@ -227,7 +227,7 @@ fn small_content(engine: &Engine, inode: &Inode, sum: &str) -> Result<Vec<String
     Ok(found)
 }
 
-/// Reads at random positions and in each context, compared with the whole content.
+/// Reads at random positions and in each context, and compares the bytes with the whole content.
 fn random_reads(engine: &Engine, inode: &Inode, whole: &[u8]) -> Result<Vec<String>, Error> {
     let mut random = inode.nid ^ 0x9E37_79B9_7F4A_7C15;
     let mut next = |below: u64| {

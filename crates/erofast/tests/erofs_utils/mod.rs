@@ -1,6 +1,6 @@
 //! fsck.erofs and dump.erofs: runs the command lines of `lines.txt` and compares exit status,
 //! standard output, the messages that scripts read and the extracted tree with erofs-utils 1.9.4.
-//! `answers.txt` has the answers of 1.9.4, and is written by
+//! `answers.txt` has the answers of 1.9.4; this command writes it:
 //!
 //! ```sh
 //! EROFS_UTILS=/usr/bin EROFAST_WRITE=1 cargo test -p erofast --test integration -- erofs_utils::

@@ -1,4 +1,4 @@
-//! Hostile images: whatever their names are, extraction touches nothing outside the target.
+//! Hostile images: whatever names they contain, extraction touches nothing outside the target.
 
 use super::*;
 
@@ -119,7 +119,7 @@ fn malformed_images_give_their_outcome_and_touch_nothing_else() {
             (expect, status) => complain(format!("{expect}: status {status:?}, {text}")),
         }
         let Some(judge) = &mut judge else { continue };
-        // A directory that lost a subdirectory to the fault has one link less.
+        // A directory that lost a subdirectory to the fault has one link fewer.
         let mut options = vec!["--no-nlink"];
         for path in &case.paths {
             options.extend(["--skip", path]);

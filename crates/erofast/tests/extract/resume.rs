@@ -31,7 +31,7 @@ fn an_interrupted_extraction_goes_on_with_what_is_missing() {
     }
 }
 
-/// Enough work that a signal arrives before the end.
+/// Enough work for a signal to arrive before the end.
 const DIRECTORIES: usize = 100;
 const FILES: usize = 200;
 const SMALL: usize = 4096;
@@ -62,7 +62,7 @@ fn ctrl_c_says_that_the_tree_is_incomplete_and_how_to_go_on() {
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
     let pid = child.id().to_string();
-    // The shell's builtin: not every system has the program.
+    // Uses the shell's builtin, because not every system has the program kill.
     let kill = Command::new("sh")
         .args(["-c", "kill -INT \"$1\"", "kill", &pid])
         .status();

@@ -94,8 +94,8 @@ fn what_a_broken_file_claims_is_not_written_as_zeros() {
     let entry: serde_json::Value = serde_json::from_slice(&list.stdout).expect("JSON");
     let number =
         |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four")) as usize;
-    // The superblock begins at 1024: feature_compat at 8, whose bit 0 is the checksum, meta_blkaddr
-    // at 40.
+    // The superblock begins at byte 1024. In it, feature_compat (bit 0: checksum) is at offset 8,
+    // and meta_blkaddr at offset 40.
     let inode = number(1024 + 40) * 4096 + entry["nid"].as_u64().expect("a number") as usize * 32;
     bytes[1024 + 8] &= !1;
     bytes[inode + 8..inode + 16].copy_from_slice(&CLAIM.to_le_bytes());
@@ -187,7 +187,7 @@ fn sparse_image(scratch: &Path) -> Option<(PathBuf, PathBuf)> {
     }
 }
 
-/// mkfs.erofs 1.7.1 creates images that the kernel and fsck.erofs, too, read differently from the
+/// mkfs.erofs 1.7.1 creates images that even the kernel and fsck.erofs read differently from the
 /// source.
 fn loses_sparse_chunks() -> bool {
     let Ok(version) = Command::new("mkfs.erofs").arg("-V").output() else {

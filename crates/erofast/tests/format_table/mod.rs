@@ -2,8 +2,8 @@
 //! image and verifies the outcome that the row states.
 //!
 //! Rows "read" compare whole images with their manifests. Rows "refused" change a few bytes of a
-//! good image; they expect an error that names the reason, and no change elsewhere in the image.
-//! Images that are not in the checkout are skipped with a line.
+//! good image; they expect an error that names the reason, and no change elsewhere in the image. A
+//! row whose image is not in the checkout is skipped, with a line that says so.
 
 mod images;
 mod patched;

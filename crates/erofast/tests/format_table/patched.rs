@@ -24,16 +24,17 @@ pub fn patched(name: &str) -> Patched {
     }
 }
 
-/// A changed image, and the unchanged one, in which things are found.
+/// A changed image, and the unchanged one, in which files and offsets are looked up.
 pub struct Patched {
     pub image: TestImage,
     pub bytes: Vec<u8>,
     pub engine: Arc<Engine>,
-    /// Whether its checksum is recomputed.
+    /// Whether the superblock's checksum is recomputed.
     pub sealed: bool,
     /// Whether the image must be searched for in its file.
     pub auto: bool,
-    /// Further errors that are allowed: of the entry's directory, or of paths that are not text.
+    /// The text of further errors that are allowed: of the entry's directory, or of paths that are
+    /// not text.
     pub also: Option<&'static str>,
 }
 
@@ -83,7 +84,7 @@ impl Patched {
         self.flip(at, bits)
     }
 
-    /// Writes after the 12 bytes that begin the inline xattrs.
+    /// Writes after the 12-byte header of the inline xattrs.
     pub fn xattr(self, path: &str, field: usize, bytes: &[u8]) -> Self {
         let inode = self.found(path);
         let at = self.position(&inode) + inode_size(&inode) + 12 + field;
@@ -162,7 +163,7 @@ impl Patched {
         (self.position(inode) + inode_size(inode) + xattrs).next_multiple_of(8)
     }
 
-    /// The offset of a file's encoded extent `index`, of 16 bytes.
+    /// The offset of the 16-byte encoded extent `index` of a file.
     pub fn extent(&self, path: &str, index: usize) -> usize {
         (self.body_of(&self.found(path)) + 8).next_multiple_of(16) + 16 * index
     }

@@ -124,7 +124,8 @@ fn check(engine: &Engine, file: &Punched) {
         );
     }
     for hole in &file.holes {
-        // Reads that begin or end inside the hole, without decoded bytes of anything else.
+        // Reads that begin or end inside the hole return zeros there, not bytes decoded for
+        // anything else.
         let (around, middle) = (hole.start.saturating_sub(100), (hole.start + hole.end) / 2);
         for (begin, end) in [
             (around, middle),

@@ -68,8 +68,8 @@ fn a_server_is_replaced_that_covers_etc() {
     survives_deaths(mounting, "\"$erofast\" umount /etc");
 }
 
-/// In this state no installed program can start while the mount has no server and the kernel has
-/// forgotten the names needed for it.
+/// While the mount at /etc has no server and the kernel has forgotten the names that a program
+/// needs to start, no installed program can start.
 #[test]
 fn a_server_of_an_upgrade_that_covers_etc_is_replaced() {
     let mounting = "at=/etc; deaths=1; forgotten=yes; \

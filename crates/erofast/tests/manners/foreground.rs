@@ -166,7 +166,7 @@ fn a_kill_or_a_signal_at_any_moment_leaves_nothing() {
     println!("{before} of 12 signals came before the mount");
 }
 
-/// Checks the end of the output as its reader sees it.
+/// Reads the output to its end, which would never come if another process kept the output open.
 #[test]
 fn what_it_prints_ends_with_it() {
     let Some(site) = Site::new() else { return };
@@ -184,8 +184,8 @@ fn what_it_prints_ends_with_it() {
     assert_eq!(printed, "");
 }
 
-/// On the way to the root filesystem, systemd sends SIGTERM to all processes except those of root
-/// whose names begin with `@`. The server does not run as root.
+/// When it switches to the root filesystem, systemd sends SIGTERM to all processes except those of
+/// root whose names begin with `@`. The server does not run as root.
 #[test]
 fn in_an_initramfs_a_signal_to_the_server_ends_nothing() {
     let Some(site) = Site::new() else { return };

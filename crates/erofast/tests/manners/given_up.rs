@@ -30,7 +30,7 @@ impl Hanging {
         fs::create_dir(site.path("below")).unwrap();
         fine(&site.run(&["mount", "image.erofs", "below"]));
         let image = some_file(&site.path("below"));
-        // Afterwards the kernel has the image's attributes.
+        // Makes the kernel cache the image's attributes.
         fs::metadata(&image).unwrap();
         let stat = site.run(&["stat", "--json", "below"]);
         let counters: serde_json::Value = serde_json::from_slice(&stat.stdout).unwrap();

@@ -51,7 +51,7 @@ while True:
 /// The record of a later mount, which says that it was upgraded.
 const LATER: &str = "become_user(); file = memory()";
 
-/// A pipe without a writer, which the kernel shows as the record.
+/// A pipe without a writer, which has the record's name in /proc.
 const PIPE: &str = r#"
 libc = ctypes.CDLL(None, use_errno=True)
 assert libc.unshare(0x20000) == 0
@@ -72,7 +72,7 @@ const BECAME_ROOT: &str = "os.seteuid(65534); file = memory(); os.seteuid(0)";
 /// Imitates most set-user-ID programs: the real user is the one who started them.
 const SET_USER_ID: &str = "file = memory(); os.setresuid(65534, 0, 0)";
 
-/// Creates endless files, and many of them.
+/// Creates many files of a huge size.
 const MANY: &str = r#"
 become_user(); file = memory()
 for _ in range(200):
@@ -152,7 +152,7 @@ impl Drop for Stopped {
 }
 
 /// Unmounts, in a separate mount namespace, all erofast mounts but the site's. The others belong to
-/// other tests, and a copy would keep them alive.
+/// other tests, and copies of them would keep them alive.
 const UNMOUNT_OTHERS: &str = "
     mount --make-rprivate /
     while read -r _ point type _; do
@@ -161,7 +161,8 @@ const UNMOUNT_OTHERS: &str = "
     done </proc/self/mounts
 ";
 
-/// Runs a script in such a namespace. `erofast` is the program of the site.
+/// Runs a script in a mount namespace whose only erofast mount is the site's. `erofast` is the
+/// program of the site.
 pub fn alone(site: &Site, script: &str) -> std::process::Output {
     let script = [UNMOUNT_OTHERS, "PATH=$PWD/bin:$PATH\n", script].concat();
     let mut command = Command::new("unshare");
@@ -422,8 +423,7 @@ echo "$left left"
 kill -9 $other
 "#;
 
-/// Another user's mount that cannot be upgraded does not make the upgrade of all mounts fail
-/// either.
+/// Also checks that `upgrade --all` does not fail because another user's mount cannot be upgraded.
 #[test]
 fn a_server_that_takes_requests_and_never_answers_keeps_no_command() {
     let script = [UNMOUNT_OTHERS, BESIDE_OTHER_SERVER].concat();

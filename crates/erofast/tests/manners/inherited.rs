@@ -1,5 +1,5 @@
-//! What a mount could inherit from the program that started it: it keeps no descriptor and no
-//! secret.
+//! A mount keeps no descriptor and no secret that it could inherit from the program that started
+//! it.
 
 use std::fs;
 use std::path::Path;
@@ -40,7 +40,7 @@ fn children(pid: u64) -> Vec<u64> {
     numbers.map(Result::unwrap).collect()
 }
 
-/// A process's descriptors of a file, with the flags of each.
+/// A process's descriptors for a file, with the flags of each.
 fn descriptors(pid: u64, to: &Path) -> Vec<String> {
     let open = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
     let leading = open.filter(|fd| fs::read_link(fd.path()).is_ok_and(|link| link == to));
@@ -106,7 +106,7 @@ fn in_the_foreground_no_process_has_a_descriptor_of_the_caller() {
     fine(&site.run(&["umount", "mnt"]));
 }
 
-/// The caller opened the image for writing and passed its descriptor number.
+/// The caller opens the image for writing and passes its descriptor number.
 #[test]
 fn an_image_that_is_open_is_kept_to_read_only() {
     let Some(site) = Site::new() else { return };
@@ -147,8 +147,8 @@ fn an_image_that_is_open_is_kept_to_read_only() {
     }
 }
 
-/// In the background the standard streams belong to the mount: waiting for the message there would
-/// mean waiting for its end.
+/// A mount in the background keeps the standard streams open, so a caller that waited there for the
+/// message would wait until the mount ends.
 #[test]
 fn the_news_of_a_mount_in_the_background_goes_to_no_standard_stream() {
     let Some(site) = Site::new() else { return };

@@ -17,7 +17,7 @@ pub fn processes(site: &Site) -> usize {
     named.count()
 }
 
-/// An unresponsive server of images must not block a user at the terminal.
+/// An unresponsive image server must not block a user at the terminal.
 #[test]
 fn in_the_foreground_a_signal_ends_it_while_the_image_is_opened() {
     let Some(site) = Site::new() else { return };
@@ -61,7 +61,7 @@ fn in_the_foreground_a_signal_ends_it_while_the_image_is_opened() {
 fn a_command_that_is_killed_leaves_a_mount_that_is_served_or_nothing() {
     let Some(site) = Site::new() else { return };
     let (mut served, mut absent) = (0, 0);
-    // Durations vary: the steps range from before to after the end of the command.
+    // The duration varies, so the steps range from before the end of the command to after it.
     for step in 0..60 {
         let mut mount = site
             .command(&["mount", "image.erofs", "mnt"])

@@ -24,7 +24,8 @@ fn companion_of(server: u64) -> Option<u64> {
     children.split_whitespace().find(is_it)?.parse().ok()
 }
 
-/// Nothing would be learned from it, so a companion would only take CPU time from the launch.
+/// With `profile=off`, nothing would be learned from the launch, and a companion would only take
+/// CPU time from it.
 #[test]
 fn a_launch_starts_no_companion_with_profile_off() {
     let Some(site) = Site::new() else { return };
@@ -38,7 +39,7 @@ fn a_launch_starts_no_companion_with_profile_off() {
     fine(&Command::new("umount").arg(site.point()).output().unwrap());
 }
 
-/// The companion does not run while the mount ends, as if other programs kept all CPUs.
+/// The companion does not run while the mount ends, as if other programs kept all CPUs busy.
 #[test]
 fn a_launch_is_counted_when_its_mount_has_ended_however_late_its_companion_runs() {
     let Some(site) = Site::new() else { return };

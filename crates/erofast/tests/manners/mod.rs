@@ -221,7 +221,7 @@ fn a_busy_mount_names_its_user_and_goes_away_lazily() {
         "{stderr}"
     );
     assert!(site.is_mounted());
-    // The command's own working directory is no program that the user has to end.
+    // The command does not list itself, although its own working directory is in the mount.
     let mut inside = Command::new(env!("CARGO_BIN_EXE_erofast"));
     let inside = inside.arg("umount").arg(site.point());
     let inside = inside.current_dir(site.point()).output().unwrap();

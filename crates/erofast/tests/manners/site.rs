@@ -107,7 +107,7 @@ pub fn fine(output: &Output) {
     assert!(output.status.success(), "{:?}: {stderr}", output.status);
 }
 
-/// Runs a command that must end without help.
+/// Runs a command that must end on its own.
 #[track_caller]
 pub fn ends(command: &mut Command) -> Output {
     let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -115,7 +115,8 @@ pub fn ends(command: &mut Command) -> Output {
     ends_soon(&format!("{command:?}"), child)
 }
 
-/// The output of a process that must end without help; it is killed otherwise.
+/// The output of a process that must end on its own; if it does not, it is killed and the test
+/// fails.
 #[track_caller]
 pub fn ends_soon(what: &str, mut child: Child) -> Output {
     let begin = Instant::now();
@@ -138,7 +139,7 @@ pub fn soon(what: &str, mut happened: impl FnMut() -> bool) {
 }
 
 pub fn signal(name: &str, pid: u64) {
-    // The shell's builtin: not every system has the program.
+    // Uses the shell's builtin, because not every system has the program kill.
     let status = Command::new("sh")
         .args(["-c", "kill \"$@\"", "kill", name, &pid.to_string()])
         .status();

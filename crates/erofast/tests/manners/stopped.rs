@@ -87,7 +87,7 @@ fn a_server_that_has_stopped_ends_when_its_mount_is_gone() {
 }
 
 /// The kernel gives the next mount the number of the previous one, whose mount helper has not yet
-/// noticed that it is gone.
+/// noticed that its mount is gone.
 #[test]
 fn an_upgrade_of_the_next_mount_asks_its_own_helper() {
     let Some(site) = Site::new() else { return };

@@ -39,7 +39,7 @@ fn image() -> Vec<u8> {
 }
 
 /// Learns a launch, then mounts and unmounts repeatedly with the learned profile. `$0` is the
-/// program. The profile may still be in the process of being written when the script ends.
+/// program. The script may end while the profile is still being written.
 fn script(source: &str, programs: &[&str], pause: &str) -> String {
     let rounds = rounds();
     let programs = programs.join("' '");

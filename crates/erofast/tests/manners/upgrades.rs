@@ -27,8 +27,8 @@ const BROKEN: [&str; 4] = [
     "no program at all\n",
 ];
 
-/// A mount by a replaceable program. If servers are not replaced, prints the reason and returns
-/// `None`.
+/// A mount by a program that the test can replace. If servers are not replaced, prints the reason
+/// and returns `None`.
 pub fn mounted() -> Option<Site> {
     let site = Site::new()?;
     copy_program(&site.path("good"));
@@ -58,7 +58,7 @@ fn install(site: &Site, script: &str) {
     fs::rename(site.path("new"), site.path("program")).unwrap();
 }
 
-/// Runs an upgrade, which must end without help; `during` runs meanwhile.
+/// Runs an upgrade, which must end on its own; `during` runs meanwhile.
 fn upgrade(site: &Site, during: impl FnOnce()) -> Output {
     let mut upgrade = site.command(&["upgrade", "mnt"]);
     let upgrade = upgrade.stderr(Stdio::piped()).spawn().unwrap();

@@ -55,7 +55,7 @@ fn in_namespaces(site: &Site, namespaces: &str, script: &str) -> Option<Output> 
         .output()
         .unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
-    // `umount` failed: there is nothing to unmount, or the user may not.
+    // `umount` failed: nothing is mounted, or the user may not unmount it.
     if stderr.starts_with("unshare:") || stderr.starts_with("umount:") {
         println!("skipped: {stderr}");
         return None;
@@ -292,7 +292,7 @@ fn without_proc_the_error_names_it() {
     assert!(!site.is_mounted());
 }
 
-/// The mode of an initramfs's root directory that was created with `mktemp -d`.
+/// An initramfs whose root directory was created with `mktemp -d` has this mode.
 #[test]
 fn a_root_directory_that_only_root_enters_is_enough() {
     let Some(site) = Site::new() else { return };

@@ -123,7 +123,8 @@ fn implied_directories_have_attributes_of_those_below_even_of_hidden_ones() {
     // Replaces a symbolic link: the attributes are those of the directory that the link leads to.
     assert_eq!(shown(&at("link")), (0o700, 1000, 1001));
     assert!(at("link/new").exists() && !at("link/hidden").exists());
-    // Stated after it was implied: only extended attributes that it lacks come from below.
+    // The archive implies this directory first and states it later: only extended attributes that
+    // it lacks come from below.
     assert_eq!(shown(&at("later")), (0o711, 5, 6));
     let mut names = listed(&at("later"));
     names.sort_unstable();

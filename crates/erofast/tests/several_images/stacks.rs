@@ -1,5 +1,5 @@
-//! Randomly generated layers in the form of archives, with what archiving programs write, and some
-//! of what they could write. containerd 1.6 unpacks all of it.
+//! Randomly generated layers in the form of archives. They contain what archiving programs write,
+//! and some of what such programs could write. containerd 1.6 unpacks all of it.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub struct Layer(pub Vec<u8>);
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Known {
     Directory,
-    /// A directory without an entry of its own.
+    /// A directory that has no entry in the archive.
     Implied,
     Other,
     Link,
@@ -118,7 +118,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A name in one of the forms in which programs write it.
+    /// A path in one of the forms that archiving programs write.
     fn written(&mut self, path: &str) -> String {
         match self.numbers.below(6) {
             0 => format!("./{path}"),

@@ -1,4 +1,4 @@
-//! Whiteouts as tar archives have them: files with special names.
+//! Whiteouts in the form that tar archives use: files with special names.
 
 use std::cell::Cell;
 use std::fs;

@@ -1,5 +1,5 @@
-//! Ordinary images beside containerd's unpacking of the same layers: `ctr images import`, and the
-//! kernel's overlayfs over the result.
+//! Compares ordinary images with what containerd unpacks from the same layers: `ctr images import`,
+//! and the kernel's overlayfs over the result.
 //!
 //! `EROFAST_STACKS` sets the number of images (default 0), `EROFAST_SEED` the seed of the first
 //! (default 1).

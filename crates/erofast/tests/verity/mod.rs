@@ -1,8 +1,8 @@
 //! Images with a dm-verity tree: every command reads only verified bytes, and a flipped bit affects
 //! only what depends on its block.
 //!
-//! The tests create the trees in veritysetup's format; crates/dm-verity/tests compares the two. One
-//! test mounts, which needs root or fusermount3, and /dev/fuse.
+//! The tests write the trees in veritysetup's format with code that crates/dm-verity/tests compares
+//! with veritysetup. One test mounts, which needs root or fusermount3, and /dev/fuse.
 
 mod signed;
 
@@ -192,7 +192,7 @@ fn a_flipped_bit_costs_what_depends_on_its_block_and_nothing_else() {
         };
         let found = verify::differences(&engine, &expected, &[]);
         let paths = expected.len();
-        // Any other result than an error that names the block would be a wrong byte.
+        // Any result other than an error that names the block would be a wrong byte.
         let named = format!("data block {block} (at byte {})", block * 4096);
         let wrong: Vec<_> = found
             .iter()

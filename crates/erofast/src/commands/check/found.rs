@@ -11,8 +11,8 @@ use super::report::{FAULTS, Fault};
 /// Results of all threads.
 #[derive(Debug)]
 pub struct Found {
-    /// Guarded by its own lock. Faults by position in the walk and offset; of each file, only the
-    /// one at the lowest offset.
+    /// Guarded by its own lock. Faults by position in the walk and offset; for each file's content,
+    /// only the one at the lowest offset.
     faults: Mutex<BTreeMap<(usize, u64), Vec<Fault>>>,
     /// Guarded by its own lock. Offsets of the faults in broken files, by position in the walk; the
     /// rest of such a file is not read.
@@ -22,7 +22,7 @@ pub struct Found {
     /// Atomic. Number of faults kept.
     kept: AtomicUsize,
     pub left_out: AtomicU64,
-    /// Bytes read without a fault.
+    /// Counts the bytes read without a fault.
     pub bar: Bar,
 }
 
@@ -46,7 +46,7 @@ impl Found {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a fault of a name or a directory; one position may have several faults.
+    /// Adds a fault in a name or a directory; one position may have several faults.
     pub fn add(&self, order: usize, fault: Fault) {
         self.insert((order, 0), fault);
     }

@@ -68,8 +68,8 @@ pub fn read(path: &Path) -> anyhow::Result<Manifest> {
     Ok(manifest)
 }
 
-/// One line: `SUM PATH`, `SUM *PATH`, or `SHA256 (PATH) = SUM`; a leading backslash means that the
-/// path has escapes.
+/// Parses one line: `SUM PATH`, `SUM *PATH`, or `SHA256 (PATH) = SUM`; a leading backslash means
+/// that the path has escapes.
 fn entry(line: &[u8]) -> Option<(Vec<u8>, Sum)> {
     let (line, escaped) = match line.strip_prefix(b"\\") {
         Some(rest) => (rest, true),
@@ -123,7 +123,7 @@ fn unescaped(name: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// The path from the root of the image: `./a/b`, `/a/b` and `a//b` are `a/b`.
+/// The path relative to the root of the image: `./a/b`, `/a/b` and `a//b` become `a/b`.
 fn normal(name: &[u8]) -> Vec<u8> {
     let components = name.split(|&byte| byte == b'/');
     let named: Vec<&[u8]> = components.filter(|c| !matches!(*c, b"" | b".")).collect();

@@ -27,7 +27,7 @@ pub struct Report {
     pub others: u64,
     /// Everything that cannot be read.
     pub faults: Vec<Fault>,
-    /// Everything that is readable although mkfs.erofs never writes it.
+    /// Anything that is readable, but that mkfs.erofs never writes.
     pub oddities: Vec<Fault>,
     /// Faults and oddities that are not listed.
     #[serde(skip_serializing_if = "is_zero")]
@@ -67,7 +67,7 @@ impl Fault {
     }
 }
 
-/// Prints it as text, the faults first.
+/// Prints a report as text, the faults first.
 pub fn print(report: &Report, name: &str) -> anyhow::Result<()> {
     for fault in &report.faults {
         outln!("fault: {}: {}", fault.path, fault.error);

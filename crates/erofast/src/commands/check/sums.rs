@@ -13,10 +13,10 @@ use super::report::Fault;
 use crate::name::hex;
 use crate::parts::{Part, Parts};
 
-/// The longest hole that is hashed: an image may claim a size that would take days.
+/// The longest hole that is hashed: an image may claim a size that would take days to hash.
 const HOLE_MAX: u64 = 1 << 40;
 
-/// A file whose sum is known.
+/// A file whose expected sum is known.
 #[derive(Debug)]
 pub struct Whole {
     /// Position of the name in the walk.
@@ -24,7 +24,7 @@ pub struct Whole {
     pub path: Arc<[u8]>,
     pub inode: Arc<Inode>,
     pub expected: Sum,
-    /// Whether its bytes are counted: false if another name of the file counts them.
+    /// Whether its bytes are counted; false if they are counted under another name of the file.
     pub counts: bool,
 }
 

@@ -145,7 +145,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Checks that every listed attribute can be looked up: the filter of names may hide it.
+    /// Checks that every listed attribute can be looked up: the inode's name filter may hide some.
     fn attributes(&mut self, path: &[u8], inode: &Inode) {
         let nid = inode.nid;
         let found = self
@@ -213,7 +213,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Passes a file to a reader with the digest that the image has for it.
+    /// Passes a file to a reader with the digest that the image stores for it.
     fn digest(&mut self, path: &[u8], inode: &Arc<Inode>, name: &[u8]) -> anyhow::Result<()> {
         let stored = self.engine.xattr(&self.engine.waiting(), inode, name)?;
         let Some(stored) = stored else {

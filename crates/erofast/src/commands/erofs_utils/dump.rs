@@ -10,7 +10,7 @@ use super::{inode, statistics, superblock};
 use crate::cli::DumpArgs;
 use crate::commands::info::uuid;
 
-/// Runs the program. Faults of the inode are printed, and do not count as failure.
+/// Runs the program. Faults in the inode are printed, but do not count as a failure.
 pub fn run(args: &DumpArgs) -> anyhow::Result<()> {
     read_image(&args.image, false, |engine| dump(args, engine))
 }
@@ -43,7 +43,7 @@ fn dump(args: &DumpArgs, engine: &Engine) -> anyhow::Result<()> {
     }
 }
 
-/// Runs an action on the selected inode. Fails only if standard output does.
+/// Runs an action on the selected inode. Fails only if standard output cannot be written.
 fn unless_failed(
     args: &DumpArgs,
     engine: &Engine,

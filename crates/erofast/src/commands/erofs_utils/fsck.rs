@@ -18,7 +18,7 @@ use crate::commands::extract::{self, Keep, Replace};
 use crate::commands::info::each_extent;
 use crate::tree::{self, Visit};
 
-/// The message levels that include warnings, and the outcome.
+/// The lowest message levels that include warnings and the outcome.
 const WARNINGS: u8 = 2;
 const OUTCOME: u8 = 3;
 
@@ -142,7 +142,7 @@ fn keep(args: &FsckArgs) -> Keep {
 }
 
 /// Stored blocks as a percentage of the blocks of content; the last block of each inode counts as
-/// full. Every name counts or, for extraction, every inode that is extracted.
+/// full. Counts each name or, for extraction, each inode that is extracted.
 fn ratio(engine: &Engine, start: &Arc<Inode>, extracted: bool) -> anyhow::Result<String> {
     let superblock = engine.image().superblock();
     let block = u64::from(superblock.block_size);
@@ -162,8 +162,8 @@ fn ratio(engine: &Engine, start: &Arc<Inode>, extracted: bool) -> anyhow::Result
     Ok(percent(stored, content))
 }
 
-/// As in erofs-utils 1.9.4, holes in uncompressed data count too, and a fragment after a pcluster
-/// counts as much as that pcluster.
+/// The bytes stored for an inode. As in erofs-utils 1.9.4, holes in uncompressed data count too,
+/// and a fragment after a pcluster counts as much as that pcluster.
 fn stored_bytes(engine: &Engine, inode: &Inode) -> u64 {
     if !inode.is_compressed() {
         return inode.size;

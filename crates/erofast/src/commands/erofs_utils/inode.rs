@@ -100,7 +100,8 @@ fn layout(inode: &Inode) -> u8 {
     }
 }
 
-/// Bytes of the attributes: a header of 12 bytes, and 4 for each count beyond the first.
+/// Size of the attributes in bytes, from the inode's count: 12 for a count of 1, and 4 for each
+/// further one.
 fn xattr_size(inode: &Inode) -> u32 {
     match inode.xattr_icount {
         0 => 0,

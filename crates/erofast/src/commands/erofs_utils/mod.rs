@@ -45,7 +45,7 @@ pub fn run(name: &OsStr) -> Option<ExitCode> {
     Some(ExitCode::from(status))
 }
 
-/// The exit status. dump.erofs returns a negative error number, of which eight bits remain.
+/// The exit status. dump.erofs exits with a negative error number, truncated to eight bits.
 fn status(error: &anyhow::Error) -> u8 {
     match error.downcast_ref::<Error>() {
         Some(error) => 0_i32.wrapping_sub(error.errno()) as u8,

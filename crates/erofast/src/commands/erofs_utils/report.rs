@@ -17,7 +17,7 @@ pub fn message(level: char, what: impl Display) {
     let _ = io::stderr().write_all(format!("<{level}> erofs: {what}\n").as_bytes());
 }
 
-/// Reads the image with one thread at a time.
+/// Reads the image without worker threads.
 pub fn read_image<T>(
     image: &ImageArgs,
     ignore_checksum: bool,
@@ -32,7 +32,7 @@ pub fn read_image<T>(
 }
 
 impl TargetArgs {
-    /// The selected inode; none if neither option is given.
+    /// The selected inode; `None` if neither option is given.
     pub fn find(&self, engine: &Engine) -> Result<Option<Arc<Inode>>, Error> {
         let found = match (&self.path, self.nid) {
             (Some(path), _) => engine.resolve(path.as_bytes(), false),
@@ -43,7 +43,7 @@ impl TargetArgs {
     }
 }
 
-/// A name: its bytes, without anything that controls a terminal.
+/// The bytes of a name; on a terminal, control characters and the like are escaped.
 pub fn shown(name: &[u8]) -> Vec<u8> {
     match io::stdout().is_terminal() {
         true => text::name(name).into_bytes(),

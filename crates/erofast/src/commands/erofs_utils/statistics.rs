@@ -12,7 +12,8 @@ use crate::tree::{self, Visit};
 const ENDS: [&str; 9] = [
     ".txt", ".so", ".xml", ".apk", ".odex", ".vdex", ".oat", ".rc", ".otf",
 ];
-/// Size classes: files of less than 1 KiB, 2 KiB, and so on to 32 MiB; and larger ones.
+/// Number of size classes: files below 1 KiB, below 2 KiB, and so on up to 32 MiB, and larger
+/// files.
 const SIZES: usize = 17;
 
 /// Counts of names: an inode with several names counts once for each.
@@ -58,7 +59,7 @@ impl Statistics {
         self.sizes[size_class(inode.size)] += 1;
         let dot = path.iter().rposition(|&byte| byte == b'.' || byte == b'/');
         let end = dot.filter(|&at| path[at] == b'.').map(|at| &path[at..]);
-        // A prefix of an ending, as in `a.t`, counts as the first ending that it begins.
+        // A prefix of an ending, as in `a.t`, counts as the first ending that starts with it.
         let known = |end: &[u8]| {
             ENDS.iter()
                 .position(|known| known.as_bytes().starts_with(end))
@@ -138,8 +139,8 @@ impl Statistics {
     }
 }
 
-/// The index of a size class. Each class reaches to twice the size of the previous one; the first
-/// holds files below 1 KiB.
+/// The index of a size class. Each class reaches up to twice the size of the previous one; the
+/// first holds files below 1 KiB.
 fn size_class(bytes: u64) -> usize {
     let kib = bytes >> 10;
     ((u64::BITS - kib.leading_zeros()) as usize).min(SIZES - 1)

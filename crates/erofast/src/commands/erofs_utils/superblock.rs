@@ -22,7 +22,7 @@ const COMPATIBLE: [&str; 6] = [
 ];
 
 /// Names of `feature_incompat` with the bit and the Linux version that introduced it, major number
-/// first. Some share a bit.
+/// first. Some names share a bit.
 const INCOMPATIBLE: [(&str, u32, (u32, u32)); 11] = [
     ("lz4_0padding", 0x1, (5, 4)),
     ("compr_cfgs", CONFIGS, (5, 13)),

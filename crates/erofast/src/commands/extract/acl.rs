@@ -1,7 +1,7 @@
 //! POSIX ACLs as text, which is how tar stores them (`SCHILY.acl.access`, `SCHILY.acl.default`).
 //!
-//! The attribute's value has the format of linux/posix_acl_xattr.h: a version, then entries of a
-//! tag, permissions and an ID.
+//! The attribute's value has the format of linux/posix_acl_xattr.h: a version, then entries, each
+//! consisting of a tag, permissions and an ID.
 
 const VERSION: u32 = 2;
 const ENTRY: usize = 8;
@@ -26,8 +26,8 @@ fn text(value: &[u8]) -> Option<String> {
     Some(entries?.join(","))
 }
 
-/// `TAG:NAME:rwx`. The ID replaces the name and is repeated after the permissions, as star does;
-/// libarchive reads it there, and GNU tar omits it.
+/// Formats `TAG:NAME:rwx`. The ID replaces the name and is repeated after the permissions, as in
+/// star; libarchive reads it there, and GNU tar omits it.
 fn entry(bytes: &[u8]) -> Option<String> {
     let half = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
     let id = u32::from_le_bytes(*bytes.last_chunk()?);

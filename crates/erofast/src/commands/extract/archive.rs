@@ -10,7 +10,8 @@ use erofs_engine::erofs_format::FileType;
 use super::journal::Journal;
 use super::tar;
 
-/// Maximum number of omitted members that are remembered. A link to any other leads nowhere.
+/// Maximum number of omitted members that are remembered. A link to any other omitted member
+/// dangles.
 const MISSING: usize = 10_000;
 
 /// One item of the stream.
@@ -32,7 +33,7 @@ pub enum Item {
     },
     /// Bytes of the member, once they are ready.
     Data(Receiver<Result<Vec<u8>, Error>>),
-    /// This many zeros of the member.
+    /// A run of this many zero bytes in the member.
     Zeros(u64),
     /// The rest of the member is missing.
     Fault(String),
@@ -46,7 +47,7 @@ struct Current {
     /// The header, until it is written: a file whose first part cannot be read is left out.
     header: Option<Vec<u8>>,
     size: u64,
-    /// Bytes of content still to come.
+    /// Bytes of content that have not been written yet.
     left: u64,
     failed: bool,
 }
@@ -56,7 +57,7 @@ pub struct Archive<'a, W> {
     out: W,
     journal: &'a Journal,
     current: Option<Current>,
-    /// Members that were left out, with all links to them.
+    /// Members that were left out, and all links to them.
     missing: HashSet<Vec<u8>>,
 }
 

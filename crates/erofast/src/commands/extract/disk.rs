@@ -27,7 +27,7 @@ use crate::batch::{BatchSender, batches, threads};
 #[derive(Debug, Default)]
 struct Rest {
     paths: Paths,
-    /// New name, and first name.
+    /// Hard links to create: the new name, and the name found first.
     links: Vec<(PathId, PathId)>,
     directories: Vec<(PathId, Nid)>,
 }

@@ -36,7 +36,7 @@ pub enum Then {
     SkipContent,
 }
 
-/// Calls `each` for every entry; those that cannot be reached go into the journal.
+/// Calls `each` for every entry; those that cannot be reached are recorded in the journal.
 pub fn walk(
     job: &Job,
     journal: &Journal,
@@ -106,8 +106,8 @@ fn is_below(path: &[u8], directory: &[u8]) -> bool {
             .is_some_and(|rest| rest.first() == Some(&b'/'))
 }
 
-/// Whether each component of a path is a name and nothing else. The format allows no other names,
-/// but this check does not rely on the format.
+/// Whether each component of a path is an ordinary name. The format allows no other names, but this
+/// check does not rely on the format.
 pub fn is_plain(path: &[u8]) -> bool {
     !path.contains(&0)
         && path

@@ -16,7 +16,7 @@ use crate::text;
 /// Counters and failures, which all threads add to.
 #[derive(Debug)]
 pub struct Journal {
-    /// Guarded by its own lock. The content of `--json`, except for the bytes.
+    /// Guarded by its own lock. The summary that `--json` prints, except for the number of bytes.
     summary: Mutex<Summary>,
     bar: Bar,
 }
@@ -37,7 +37,8 @@ pub struct Summary {
     /// Further failures, which were printed but are not listed.
     #[serde(skip_serializing_if = "is_zero")]
     pub failures_left_out: u64,
-    /// Metadata that the system or the user's rights did not allow to be preserved.
+    /// Metadata that could not be preserved because the system or the user's rights do not allow
+    /// it.
     pub not_kept: BTreeMap<String, NotKept>,
 }
 
@@ -79,7 +80,7 @@ impl Journal {
         self.summary.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts an entry that exists, with everything that could be preserved.
+    /// Counts an entry that was created, with all metadata that could be preserved.
     pub fn done(&self, file_type: FileType) {
         let mut summary = self.summary();
         *match file_type {

@@ -15,7 +15,7 @@ use super::target::Keep;
 /// The setuid and setgid bits.
 const SET_ID: u16 = 0o6000;
 
-/// A handle on something that was created.
+/// A handle to an entry that was created.
 #[derive(Clone, Copy, Debug)]
 pub enum Handle<'a> {
     /// An open file or directory.
@@ -68,7 +68,7 @@ fn magic_link(fd: BorrowedFd<'_>) -> String {
     format!("/proc/self/fd/{}", fd.as_raw_fd())
 }
 
-/// Sets the metadata of an extracted entry. Refusals go into the journal.
+/// Sets the metadata of an extracted entry. Failures are recorded in the journal.
 pub fn apply(
     handle: Handle<'_>,
     inode: &Inode,
@@ -110,7 +110,7 @@ pub fn apply(
 }
 
 /// Checks that a time was kept: filesystems silently change times that they cannot represent. All
-/// can represent 1902 to 2038.
+/// filesystems can represent the years 1902 to 2037.
 fn kept(handle: Handle<'_>, time: Timespec) -> Result<()> {
     if i32::try_from(time.tv_sec).is_ok() || handle.modified()? == time.tv_sec {
         return Ok(());

@@ -101,8 +101,8 @@ fn to_stream(job: &Job) -> anyhow::Result<Summary> {
     Ok(journal.finish())
 }
 
-/// Extracts into a directory. Ctrl-C ends the extraction in an orderly way; a tar stream just
-/// breaks off.
+/// Extracts into a directory. Ctrl-C ends this extraction in an orderly way, whereas it just cuts
+/// off a tar stream.
 pub fn to_directory(
     job: &Job,
     directory: &Path,

@@ -29,9 +29,9 @@ pub struct OutFile<'a> {
     inode: Arc<Inode>,
     /// Guarded by its own lock. Parts that no thread has started.
     parts: Mutex<Parts<'a>>,
-    /// Created by the first thread that needs it; `None` if that failed.
+    /// The file, created by the first thread that needs it; `None` if it could not be created.
     made: OnceLock<Option<CreatedFile>>,
-    /// Atomic. The file will be removed; the reason has been reported.
+    /// Atomic. Set if the file will be removed; the reason has been reported.
     failed: AtomicBool,
 }
 
@@ -53,7 +53,7 @@ impl<'a> OutFile<'a> {
         }
     }
 
-    /// The next part to write; none if all are taken, or if the file has failed.
+    /// The next part to write; `None` if all are taken, or if the file has failed.
     fn next_part(&self) -> Option<Part> {
         if self.has_failed() {
             return None;

@@ -54,7 +54,7 @@ impl<'a> Queue<'a> {
         }
     }
 
-    /// The next work for a writer; none if nothing is left to start or to help with.
+    /// The next work for a writer; `None` if nothing is left to start or to help with.
     pub fn next(&self, taken: &mut Taken) -> Option<Work<'a>> {
         loop {
             if let Some((path, inode)) = taken.next() {
@@ -64,7 +64,8 @@ impl<'a> Queue<'a> {
                 let file = OutFile::new(self.engine, path, inode);
                 return Some(Work::File(Arc::new(file)));
             }
-            // A writer that finds the end of the walk must see the big file taken just before.
+            // A writer that reaches the end of the walk must see the big file that was taken just
+            // before.
             let found = self.leaves.receive_with(|batch| match batch {
                 None => Err(self.unfinished().first().cloned()),
                 Some(mut batch) if batch.len() == 1 && is_big(&batch[0].1) => {

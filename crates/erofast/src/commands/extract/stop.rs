@@ -1,4 +1,4 @@
-//! The reasons why an extraction ends before its last entry.
+//! Why an extraction ends before its last entry.
 
 use std::io;
 use std::sync::OnceLock;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub struct Stop<'a> {
     /// Set by Ctrl-C.
     interrupted: &'a AtomicBool,
-    /// The first error that every further entry would repeat.
+    /// The first error that would recur for every further entry.
     full: OnceLock<String>,
 }
 

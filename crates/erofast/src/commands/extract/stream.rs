@@ -25,7 +25,8 @@ use crate::parts::Parts;
 
 /// Maximum number of parts per reader that are decoded ahead of their turn and kept in memory.
 const AHEAD: usize = 4;
-/// Maximum bytes of a file's data in a stream, without holes; a file that claims more is refused.
+/// Maximum number of data bytes of a file in a stream, without holes; a file that claims more is
+/// refused.
 const SIZE_MAX: u64 = 1 << 40;
 
 /// A range of a file for one of the readers.
@@ -59,7 +60,7 @@ pub fn run(job: &Job, journal: &Journal) -> anyhow::Result<()> {
             .context("cannot start the thread that walks the tree")?;
         let written = Archive::new(out, journal).write_all(line);
         let walked = walking.join();
-        // If the writer fails, the walk fails for that reason.
+        // If the writer fails, its error is reported: the walk fails only as a consequence.
         written?;
         walked.map_err(|_| anyhow::anyhow!("the thread that walks the tree panicked"))?
     })
@@ -125,7 +126,7 @@ fn send(items: &SyncSender<Item>, item: Item) -> anyhow::Result<()> {
     items.send(item).map_err(closed)
 }
 
-/// The beginning of a member; none for file types that tar cannot represent.
+/// The header of a member; `None` for file types that tar cannot represent.
 fn member(
     engine: &Engine,
     (step, map): (&Step, &Map),

@@ -1,7 +1,8 @@
 //! Headers of tar members: ustar, with pax records for anything that does not fit into ustar.
 //!
-//! Sparse files use GNU tar's format 1.0, ACLs are text ([`acl`]). Formats: pax in POSIX.1-2017,
-//! "pax Interchange Format"; the key of xattrs is star's, which GNU tar and libarchive read too.
+//! Sparse files use GNU tar's format 1.0, and ACLs are text ([`acl`]). POSIX.1-2017 specifies pax
+//! ("pax Interchange Format"). The keys of xattrs are star's, which GNU tar and libarchive read
+//! too.
 
 use erofs_engine::erofs_format::{FileType, Inode, Xattr};
 use tar_core::builder::EntryBuilder;
@@ -63,7 +64,7 @@ impl<'a> Kind<'a> {
         }
     }
 
-    /// The kind of a member for an inode without content or link target; none if tar has no such
+    /// The kind of a member for an inode without content or link target; `None` if tar has no such
     /// kind.
     pub fn of(file_type: FileType) -> Option<Kind<'static>> {
         match file_type {
@@ -121,7 +122,7 @@ pub fn header(
             (Some((key, text)), _) => builder.add_pax(key, text),
             (None, Ok(name)) => builder.add_pax(&xattr_key(name), &xattr.value),
             (None, Err(_)) => {
-                journal.not_kept("xattrs", path, "tar has no names that are not UTF-8");
+                journal.not_kept("xattrs", path, "tar cannot store names that are not UTF-8");
                 continue;
             }
         };
@@ -136,7 +137,7 @@ fn sparse_name(path: &[u8]) -> Vec<u8> {
     [directory, b"GNUSparseFile.0/", name].concat()
 }
 
-/// A key ends at the first `=`, so GNU tar escapes that as in a URL.
+/// A key ends at its first `=`, so GNU tar escapes an `=` in a name as a URL would.
 fn xattr_key(name: &str) -> String {
     format!(
         "SCHILY.xattr.{}",
@@ -144,7 +145,7 @@ fn xattr_key(name: &str) -> String {
     )
 }
 
-/// Seconds with their fraction. Before 1970 the sign applies to both, unlike in an inode.
+/// Formats seconds with their fraction. Before 1970 the sign applies to both, unlike in an inode.
 fn decimal_time(seconds: i64, nanoseconds: u32) -> String {
     let total = i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds);
     let sign = if total < 0 { "-" } else { "" };

@@ -1,5 +1,5 @@
-//! The directory that is extracted into. Nothing outside it is touched, whatever names the image
-//! has.
+//! The target directory of an extraction. Nothing outside it is touched, whatever names the image
+//! contains.
 //!
 //! Everything is opened from the directory's descriptor with `RESOLVE_BENEATH` and
 //! `RESOLVE_NO_SYMLINKS`, so a symlink that an earlier entry created, or that another process
@@ -26,7 +26,7 @@ const UNFINISHED_FILE: Mode = Mode::RUSR.union(Mode::WUSR);
 /// xattrs that children inherit, or that were inherited.
 const ACLS: [&str; 2] = ["system.posix_acl_access", "system.posix_acl_default"];
 
-/// How to handle existing entries that share a name with the image.
+/// How to handle existing entries that have the same names as entries of the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replace {
     /// Existing entries are errors; the directory must be empty.
@@ -35,7 +35,7 @@ pub enum Replace {
     Everything,
     /// Existing entries are replaced, except files that an earlier run finished.
     Unfinished,
-    /// Existing directories are filled; any other existing entry is an error.
+    /// Existing directories are kept and extracted into; any other existing entry is an error.
     Files,
 }
 

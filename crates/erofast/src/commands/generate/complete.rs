@@ -34,7 +34,7 @@ pub fn offered(words: &[OsString]) -> std::io::Result<Vec<(String, String)>> {
     let Some((last, before)) = words.split_last().filter(|(_, before)| !before.is_empty()) else {
         return Ok(Vec::new());
     };
-    // Of an option's two names the engine offers only one, the short one after a dash.
+    // The engine offers only one of an option's two names: the short one after a dash.
     let typed: &[&OsStr] = match last.as_encoded_bytes() {
         b"-" => &["--".as_ref(), "-".as_ref()],
         _ => &[last],
@@ -64,7 +64,7 @@ pub fn offered(words: &[OsString]) -> std::io::Result<Vec<(String, String)>> {
     Ok(offered.iter().filter(wanted).map(text).collect())
 }
 
-/// The command line of the program with that name.
+/// The clap command of the program with that name.
 fn command(program: &OsStr) -> Command {
     let name = Path::new(program).file_name().unwrap_or_default();
     match name.as_encoded_bytes() {

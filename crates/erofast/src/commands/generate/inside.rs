@@ -31,7 +31,7 @@ const ARGUMENT: &str = "path";
 /// Maximum number of directory entries examined, so that a Tab is answered quickly.
 const MOST: usize = 20_000;
 
-/// Adds the completion to a command line that begins with these words.
+/// Adds the completion to `command`, for a command line that begins with the words `before`.
 pub fn with_paths(command: Command, before: &[OsString]) -> Command {
     let matches = command.clone().ignore_errors(true);
     let Ok(matches) = matches.try_get_matches_from(before) else {
@@ -59,7 +59,7 @@ pub fn with_paths(command: Command, before: &[OsString]) -> Command {
     }
 }
 
-/// Adds the programs whose launches were learned from the image.
+/// Adds completion of the programs whose launches were learned from the image.
 fn with_programs(command: Command, matches: &ArgMatches) -> Command {
     let Some(("remove", matches)) = matches.subcommand() else {
         return command;

@@ -12,7 +12,7 @@ use crate::cli::{Cli, HelperArgs};
 /// A command of the parser, with its full name including parent commands.
 type Named = (Vec<String>, Command);
 
-/// All user-visible commands of the parser, including the outermost.
+/// All user-visible commands of the parser, including the outermost one.
 fn commands() -> Vec<Named> {
     fn below(command: &Command, above: &[String], all: &mut Vec<Named>) {
         let mut path = above.to_vec();
@@ -213,7 +213,7 @@ fn the_columns_of_the_mount_options_stand_in_line() {
     }
 }
 
-/// Runs a program that prints only faults over every page.
+/// Runs `program`, which prints only faults, on every page.
 fn read_by(program: &str, arguments: &[&str]) {
     for (name, text) in man() {
         let file = tempfile::NamedTempFile::new().expect("a file");

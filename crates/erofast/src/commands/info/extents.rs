@@ -28,10 +28,10 @@ pub struct Row {
     /// `lz4` and the like, `stored`, `plain`, `inline`, `fragment` or `hole`.
     kind: &'static str,
     /// Location of the stored bytes: device (0: the image itself) and byte offset there; for a
-    /// fragment, in the packed inode. None for a hole.
+    /// fragment, the offset in the packed inode. `None` for a hole.
     device: Option<u16>,
     physical: Option<u64>,
-    /// Bytes stored there.
+    /// Number of bytes stored there.
     stored: u64,
     /// Where the bytes are if not on a device: in the decoded metabox or in the packed inode.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -37,7 +37,7 @@ struct Report {
     packed_nid: Option<u64>,
     metabox_nid: Option<u64>,
     extra_devices: u16,
-    /// Bytes of the image and its extra devices, and of the images below.
+    /// Size in bytes of the image and its extra devices, and of the images below.
     image_bytes: u64,
     /// All images if several make up one tree, the top one first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -49,14 +49,14 @@ struct Report {
     content_bytes: u64,
     /// Ratio of stored bytes to content bytes.
     ratio: Option<f64>,
-    /// Distinct inodes in the tree.
+    /// Number of distinct inodes in the tree, by file type.
     types: BTreeMap<&'static str, u64>,
     layouts: BTreeMap<&'static str, u64>,
-    /// The kinds of extents in regular files.
+    /// Extents of regular files, by kind.
     extents: BTreeMap<String, Extents>,
     /// Distribution of sizes and ratios of regular files.
     files: Spread,
-    /// Files with broken extents, and unreadable entries: `check` names them.
+    /// Number of files with broken extents and of unreadable entries, which `check` lists.
     unreadable: u64,
 }
 
@@ -65,7 +65,7 @@ struct Report {
 struct Layer {
     image: String,
     uuid: String,
-    /// Bytes of the image and its extra devices.
+    /// Size in bytes of the image and its extra devices.
     image_bytes: u64,
     /// The number of inodes according to its superblock.
     inodes: u64,
@@ -184,7 +184,7 @@ fn count(engine: &Engine, path: &[u8], inode: &Inode, report: &mut Report) {
     }
 }
 
-/// Adds a file's extents; false if not all of them could be found.
+/// Adds a file's extents; returns false if not all of them could be found.
 fn count_extents(engine: &Engine, path: &[u8], inode: &Inode, report: &mut Report) -> bool {
     let mut stored = 0_u64;
     let mapped = extents::each(engine, inode, |extent| {
@@ -274,7 +274,7 @@ fn print(report: &Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Formatted as `blkid` prints it.
+/// Formats a UUID as `blkid` prints it.
 pub fn uuid(bytes: &[u8; 16]) -> String {
     let digits = hex(bytes);
     let parts = [0..8, 8..12, 12..16, 16..20, 20..32];

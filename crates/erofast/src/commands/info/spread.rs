@@ -44,12 +44,12 @@ impl Sums {
 /// Statistics of all regular files, hard links counted once.
 #[derive(Debug, Default, Serialize)]
 pub struct Spread {
-    /// By size: each range with its upper bound, or none for the last range.
+    /// By size: each range with its upper bound, or `None` for the last range.
     pub sizes: Vec<(Option<u64>, Sums)>,
     /// Compressed files by the ratio of stored to content bytes: up to 10 %, up to 20 % and so on;
     /// the last range is for files that did not shrink.
     pub ratios: [u64; 11],
-    /// By name ending, the most bytes first.
+    /// By name ending, in descending order of bytes.
     pub endings: Vec<(String, Sums)>,
     #[serde(skip)]
     by_ending: BTreeMap<String, Sums>,
@@ -77,7 +77,7 @@ impl Spread {
         self.by_ending.entry(ending).or_default().add(bytes, stored);
     }
 
-    /// Call it after all files have been added.
+    /// Sorts and shortens the list of endings, once all files have been added.
     pub fn finish(&mut self) {
         let mut endings: Vec<_> = std::mem::take(&mut self.by_ending).into_iter().collect();
         endings.sort_by(|a, b| b.1.bytes.cmp(&a.1.bytes).then_with(|| a.0.cmp(&b.0)));
@@ -123,7 +123,7 @@ fn row(what: &str, sums: &Sums) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// `.so` for `libz.so`; `(none)` if there is no ending.
+/// The ending of a name, such as `.so` for `libz.so`; `(none)` if there is no ending.
 fn ending(path: &[u8]) -> String {
     let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
     let dot = name.iter().rposition(|&byte| byte == b'.');

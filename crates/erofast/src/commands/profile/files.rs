@@ -17,7 +17,7 @@ use crate::cli::{OpeningArgs, allow_many_files};
 /// Printed for an image without profiles.
 pub(super) const NONE: &str = "no launches have been learned";
 
-/// Files with their profiles, or the reason why a file has none.
+/// Files with their profiles, or with the reasons why they cannot be read.
 pub(super) type Files = Vec<(PathBuf, anyhow::Result<Learned>)>;
 
 /// The profiles that mounts have learned, from one image or from all.
@@ -27,8 +27,8 @@ pub(super) fn files(of: Option<&ImageIdentity>) -> anyhow::Result<Files> {
     for entry in fs::read_dir(&folder).into_iter().flatten() {
         let path = entry.with_context(|| folder.display().to_string())?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        // Other processes write into this directory at the same time, including other kinds of
-        // files.
+        // Other processes write files into this directory at the same time, including files of
+        // other kinds.
         let is_one = of.is_none_or(|image| image.is_named_by(&name));
         if !is_one || !name.ends_with(".profile") || path.symlink_metadata().is_err() {
             continue;
@@ -83,8 +83,8 @@ pub(super) fn learned_of(
     Ok((Some(image), files(Some(&image))?))
 }
 
-/// A profile, its origin (`None` if it was named), and its content, or the reason why there is
-/// none.
+/// A profile, its origin (`None` if the user named its file), and its content, or the reason why it
+/// cannot be read.
 pub(super) struct Found {
     pub(super) path: PathBuf,
     pub(super) origin: Option<&'static str>,
@@ -192,7 +192,8 @@ pub(super) fn read(path: &Path) -> anyhow::Result<Learned> {
     Ok(learned)
 }
 
-/// The only profile found; the operation named `takes` needs exactly one.
+/// The only profile found. If there are several, `takes` is the reason why the caller needs exactly
+/// one.
 pub(super) fn only(
     mut found: Files,
     shown: &str,

@@ -163,7 +163,7 @@ pub fn remove(args: &ProfileRemoveArgs) -> anyhow::Result<Outcome> {
     let mut files = Vec::new();
     for (file, learned) in found {
         let learned = match learned {
-            // Whatever the file contains, a mount wrote it.
+            // A mount wrote this file, so it may be removed whatever it contains.
             Err(_) if args.programs.is_empty() && is_ours(&file) => Learned {
                 image,
                 ..Learned::default()
@@ -193,7 +193,8 @@ pub fn programs(path: &Path, opening: &OpeningArgs) -> anyhow::Result<Vec<String
     Ok(programs)
 }
 
-/// Removes these programs from a file; without any, removes all.
+/// Removes these programs (all, if none are named) from a file, and the decoded bytes kept beside
+/// it. Deletes the file if no program is left in it.
 fn remove_from(file: &Path, learned: &mut Learned, programs: &[String]) -> io::Result<()> {
     for (path, _) in kept(file, learned.image.as_ref()) {
         fs::remove_file(&path)?;

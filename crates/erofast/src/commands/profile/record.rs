@@ -259,7 +259,8 @@ fn serve(request: &MountRequest, parent: Pid) -> i32 {
     }
 }
 
-/// Binds the directories that many programs need, if the image has places for them.
+/// Mounts directories of this system, and an empty `/tmp`, where the image has directories for
+/// them.
 fn bind_system(root: &Path) {
     for name in OF_SYSTEM {
         let _ = mount_bind_recursive(Path::new("/").join(name), root.join(name));

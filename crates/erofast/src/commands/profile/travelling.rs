@@ -40,7 +40,7 @@ pub fn merge(args: &ProfileMergeArgs) -> anyhow::Result<Outcome> {
     write(programs, args.output.as_ref())
 }
 
-/// Adds programs, and extends existing ones by what the others read.
+/// Adds programs; a program that exists already also gets what the other one read.
 pub(super) fn join(programs: &mut Vec<Program>, others: Vec<Program>) {
     for other in others {
         match programs.iter_mut().find(|one| one.path == other.path) {

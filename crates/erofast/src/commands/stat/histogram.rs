@@ -6,7 +6,7 @@ use serde_json::Value;
 /// Columns of the longest bar.
 const BAR: u64 = 40;
 
-/// Bucket `n` holds values from 2^n up to below 2^(n+1).
+/// Bucket `n` holds values from 2^n up to, but not including, 2^(n+1).
 #[derive(Debug, Default)]
 pub struct Histogram(Vec<(u32, u64)>);
 
@@ -28,14 +28,14 @@ impl Histogram {
         self
     }
 
-    /// The number of all values.
+    /// The total number of values.
     pub fn count(&self) -> u64 {
         self.0.iter().map(|(_, times)| times).sum()
     }
 
-    /// The value below which this fraction of all values lies; within a bucket the values are
-    /// assumed to be evenly distributed on a logarithmic scale, so it may be wrong by a factor of
-    /// two. None if nothing was counted.
+    /// The value below which this fraction of all values lies; `None` if nothing was counted.
+    /// Within a bucket the values are assumed to be evenly distributed on a logarithmic scale, so
+    /// the result may be wrong by a factor of two.
     pub fn quantile(&self, part: f64) -> Option<f64> {
         let wanted = part * self.count() as f64;
         let mut below = 0.0;

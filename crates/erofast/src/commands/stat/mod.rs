@@ -58,7 +58,7 @@ fn each_once(named: Vec<PathBuf>) -> Vec<PathBuf> {
     places
 }
 
-/// Whether a mount fails to answer, except one that this user may not see.
+/// Whether a mount failed to answer; a mount that this user may not see does not count.
 fn has_failed(mount: &Value) -> bool {
     !mount["error"].is_null() && mount["private"] != true
 }
@@ -91,8 +91,8 @@ fn counters(places: &[PathBuf]) -> anyhow::Result<Value> {
     })
 }
 
-/// The counters of several mounts; without any named, of all mounts of this user, or of all users
-/// as root.
+/// The counters of several mounts. If none are named, those of all mounts of this user or, as root,
+/// of all users.
 fn counters_of(places: &[PathBuf]) -> anyhow::Result<Vec<Value>> {
     let places = match places {
         [] => erofs_mount::mountpoints()?,
@@ -118,7 +118,7 @@ fn with_mountpoint(place: &Path, answer: Result<Value, erofs_mount::Error>) -> V
 }
 
 /// Formats the counters as text; given earlier ones as `before`, rates cover the time in between.
-/// Another user's server may answer with terminal control sequences.
+/// Terminal control sequences, which another user's server may send, are escaped.
 fn shown(now: &Value, before: Option<&Value>) -> String {
     let page = match now["mounts"].as_array() {
         Some(mounts) if mounts.is_empty() => none(),
@@ -166,7 +166,7 @@ fn watch(places: &[PathBuf], mut before: Value, period: Duration) -> anyhow::Res
     }
 }
 
-/// The time, above each page in a log.
+/// The time, printed above each page unless the output is a terminal.
 fn heading() -> String {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let seconds = since.map_or(0, |since| since.as_secs());

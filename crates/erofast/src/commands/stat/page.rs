@@ -35,7 +35,7 @@ struct Page<'a> {
     before: &'a Value,
 }
 
-/// A number from the answer; 0 if an older daemon does not have it.
+/// A number from the answer; 0 if an older daemon does not report it.
 pub fn number(value: &Value, pointer: &str) -> u64 {
     value.pointer(pointer).and_then(Value::as_u64).unwrap_or(0)
 }
@@ -47,7 +47,8 @@ fn string<'v>(value: &'v Value, pointer: &str) -> &'v str {
         .unwrap_or("?")
 }
 
-/// A line: its label, the figures of which at least one must exist and not be 0, and its text.
+/// A line: its label, the figures that decide whether it is shown (at least one must exist and not
+/// be 0), and its text.
 type Line = (&'static str, &'static [&'static str], &'static str);
 
 macro_rules! lines {
@@ -74,7 +75,7 @@ const STATE: &[Line] = lines! {
          {/cache/hits+/cache/misses:lookup} hit";
 };
 
-/// Lines about a URL.
+/// Lines about an image at a URL.
 const REMOTE: &[Line] = lines! {
     "remote" if "/url":
         "{/fetched_bytes} fetched in {/round_trips:round trip}, {/cached_bytes} of {/bytes} cached";
@@ -107,7 +108,7 @@ fn lines(lines: &[Line], value: &Value) -> String {
 }
 
 /// Fills in figures: `{place}` in the unit that its name implies, `{place:noun}` with the noun that
-/// it counts, `{place+place:noun}` a sum, `{place%place}` the share of the first in both.
+/// it counts, `{place+place:noun}` as a sum, `{place%place}` as the share of the first in both.
 fn fill(text: &str, value: &Value) -> String {
     let mut parts = text.split('{');
     let first = parts.next().unwrap_or_default().to_owned();
@@ -135,7 +136,7 @@ fn amount(figure: &str, value: &Value) -> String {
     }
 }
 
-/// `label` in its column, then the text.
+/// Formats `label` in its column, then the text.
 fn line(label: &str, text: &str) -> String {
     format!("{label:<11}{text}\n")
 }
@@ -198,7 +199,7 @@ fn profile(report: &Value) -> String {
 /// Maximum number of programs shown.
 const MOST_PROGRAMS: usize = 5;
 
-/// With fewer times than this, the 99th percentile is just the longest.
+/// With fewer times than this, the 99th percentile is just the longest time.
 const FEW: u64 = 100;
 
 fn percent(part: u64, whole: u64) -> String {
@@ -216,7 +217,7 @@ impl Page<'_> {
             .saturating_sub(number(self.before, pointer))
     }
 
-    /// Increase since the previous page, or since the mount began, in seconds.
+    /// Seconds since the previous page, or since the mount began.
     fn seconds(&self) -> f64 {
         let uptime = |value: &Value| value["uptime_s"].as_f64().unwrap_or(0.0);
         (uptime(self.now) - uptime(self.before)).max(0.001)
