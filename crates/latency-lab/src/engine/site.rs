@@ -16,7 +16,7 @@ pub(crate) fn mount_point(points: &Path, name: &str) -> Result<PathBuf> {
 /// The parameters that all engines need to mount.
 #[derive(Debug, Clone)]
 pub struct Site {
-    /// The image, absolute.
+    /// Absolute path of the image.
     pub image: PathBuf,
     /// The `erofast` binary that `erofast:...` engines run.
     pub erofast: PathBuf,

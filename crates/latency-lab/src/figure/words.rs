@@ -9,8 +9,8 @@ use crate::table::Table;
 /// A column's name and its figure.
 type Column = (&'static str, fn(&Summary) -> f64);
 
-/// The columns of the table in the kernel's patch, starting with the one that shifts are computed
-/// from.
+/// The columns of a figure's table, which are those of the kernel patch, starting with the one that
+/// shifts are computed from.
 const FIGURES: [Column; 5] = [
     ("median", |s| s.median),
     ("average", |s| s.average),

@@ -16,8 +16,8 @@ const CPUS: &str = "/sys/devices/system/cpu";
 pub(super) struct Cpu {
     number: u32,
     switch: PathBuf,
-    /// A process that takes the CPU online when its standard input ends, at the latest with the
-    /// lab.
+    /// A process that brings the CPU back online when its standard input is closed, at the latest
+    /// when the lab ends.
     keeper: Child,
 }
 

@@ -140,8 +140,8 @@ impl Experiment<'_> {
         let start = Instant::now();
         let mut seen = is_pinned(daemon, cpu.number());
         while seen != Some(true) && start.elapsed() < PIN {
-            // The thread may not exist while its CPU is offline, so its absence counts only after
-            // it was once seen.
+            // The thread may not exist while its CPU is offline, so its absence counts only once it
+            // has been seen.
             if seen.is_none() && cycled.not_pinned.is_none() && start.elapsed() > PIN / 5 {
                 return;
             }

@@ -17,7 +17,7 @@ use crate::error::Doing;
 use crate::launch;
 use crate::{LabError, Progress, Result};
 
-/// The third disk of QEMU's command line.
+/// The third disk on QEMU's command line.
 const IMAGE_DISK: &str = "/dev/vdc";
 
 /// Reports progress with lines on the console.
