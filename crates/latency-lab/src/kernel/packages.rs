@@ -124,7 +124,7 @@ unpacked build/source "$apt"/source/*.deb
 pub(super) struct Packages {
     /// The kernel's CPU architecture.
     pub(super) arch: Arch,
-    /// "6.12.95+deb12-cloud-amd64"
+    /// The kernel's release, such as "6.12.95+deb12-cloud-amd64".
     pub(super) release: String,
     /// The version of the kernel's package.
     pub(super) version: String,
@@ -190,7 +190,7 @@ impl Packages {
         Ok(kernel)
     }
 
-    /// "linux-source-6.12", from "6.12.95+deb12-cloud-amd64".
+    /// The name of the source package, such as "linux-source-6.12" for "6.12.95+deb12-cloud-amd64".
     fn source(&self) -> String {
         let numbers: Vec<&str> = self.release.split('.').take(2).collect();
         format!("linux-source-{}", numbers.join("."))

@@ -29,11 +29,11 @@ pub(super) struct CpuTime {
     pub(super) foreign: Foreign,
     /// Time that the program's first thread slept: from blocking to running again.
     pub(super) program_blocked_us: f64,
-    /// Time that this thread was runnable but did not run.
+    /// Time that the program's first thread was runnable but did not run.
     pub(super) program_preempted_us: f64,
-    /// Switches out of the selected threads.
+    /// Number of switches out of the selected threads.
     pub(super) left: u64,
-    /// Switches out of threads without a traced switch in.
+    /// Number of these switches that ended a run whose beginning is not in the trace.
     pub(super) not_entered: u64,
 }
 

@@ -166,8 +166,8 @@ impl LaunchOptions {
         }
     }
 
-    /// Whether a launch counts if only its time is known. It does without load: an idle machine's
-    /// kernel may omit switches, and only the time matters there.
+    /// Whether a launch counts if only its time is known. Without load it does, because the kernel
+    /// may omit switches while the machine is idle.
     pub(super) fn counts_times(&self) -> bool {
         self.times_only || self.load == LoadChoice::None
     }
@@ -264,7 +264,7 @@ fn is_no_program(word: &str) -> bool {
     word.chars().all(is_name) && in_path(word).is_none()
 }
 
-/// Whether `{}`, the mount point, is in a word.
+/// Whether a word contains `{}`, which stands for the mount point.
 pub(crate) fn names_mount(word: impl AsRef<OsStr>) -> bool {
     let mut pairs = word.as_ref().as_bytes().windows(2);
     pairs.any(|pair| pair == b"{}")

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::owner::Owner;
 
-/// Intervals that a launch is divided into; a page has no room for more.
+/// Number of intervals that a launch is divided into; a page has no room for more.
 const PIECES: u64 = 480;
 /// Number of longest waits that are kept.
 const WAITS: usize = 120;
@@ -51,7 +51,7 @@ pub struct Lane {
     pub ran: Vec<Stretch>,
 }
 
-/// One launch.
+/// The timeline of one launch.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Picture {
     /// Duration of the launch.
@@ -80,7 +80,7 @@ pub struct Blocked {
 }
 
 impl fmt::Display for Blocked {
-    /// `fio[120]`.
+    /// Formats the name and priority as `fio[120]`.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.priority {
             0 => out.write_str(&self.comm),

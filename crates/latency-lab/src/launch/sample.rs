@@ -111,7 +111,7 @@ pub struct Sample {
     /// figure includes this launch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub switches_missing: Option<String>,
-    /// Why the launch should not count, if so. A run with such samples is not valid.
+    /// What spoilt the launch, if anything did. A run with such samples is not valid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spoilt: Option<String>,
 }
@@ -121,7 +121,7 @@ fn or_unknown<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
     Ok(Option::deserialize(from)?.unwrap_or(f64::NAN))
 }
 
-/// The value of a part of the scheduling latency that a file lacks.
+/// The value of a figure that a file lacks.
 fn unknown() -> f64 {
     f64::NAN
 }

@@ -10,7 +10,7 @@ use super::sample::Sample;
 use crate::error::Doing;
 use crate::{LabError, Result};
 
-/// The most letters of an engine or command in a file name.
+/// Maximum length of an engine's name or a command in a file name.
 const NAME: usize = 60;
 
 /// The files of kept traces; removes them when dropped.

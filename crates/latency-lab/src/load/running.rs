@@ -21,7 +21,7 @@ pub struct Load {
 /// The kind of load.
 #[derive(Debug)]
 enum Work {
-    /// The jobs of fio, which stay the same.
+    /// The processes of fio's jobs, which stay the same.
     Fio {
         jobs: Vec<u32>,
         burners: usize,

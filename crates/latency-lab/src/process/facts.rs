@@ -131,7 +131,7 @@ fn switches_of_a_sleeper(status: &str) -> Option<u64> {
     sleeps.then_some(number("voluntary_ctxt_switches")? + number("nonvoluntary_ctxt_switches")?)
 }
 
-/// The name that a process shows.
+/// The name of a process.
 pub(crate) fn name(pid: u32) -> Option<String> {
     value_in(&format!("/proc/{pid}/status"), "Name")
 }
@@ -218,8 +218,8 @@ impl Machine {
     }
 
     /// The time since `before`. None if a counter went backwards: idle time does when a CPU goes
-    /// offline, and stolen time when a machine migrates. Then no part of the sum is known. A few
-    /// ticks are within the rounding of proc_stat(5).
+    /// offline, and stolen time when a machine migrates. Then no part of the sum is known. A
+    /// decrease of a few ticks is within the rounding of proc_stat(5).
     pub(crate) fn since(&self, before: &Machine) -> Option<Machine> {
         const ROUNDING: u64 = 10;
         let mut states = [0; 8];
