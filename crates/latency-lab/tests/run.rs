@@ -1,5 +1,5 @@
 //! Runs `lab run` for real: commands side by side, without image and mount; skips if root or
-//! tracefs is missing. No times are judged here, only invariants of any machine.
+//! tracefs is missing. No times are judged here, only what must hold on any machine.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -27,7 +27,8 @@ fn options(line: &[&str], names: &[&str], scans: &[&str]) -> LaunchOptions {
     }
 }
 
-/// The report; none if this machine cannot record, or if its kernel omitted switches.
+/// Runs the experiment; returns no report if this machine cannot record, or if its kernel omitted
+/// switches.
 fn report(options: &LaunchOptions) -> Option<LaunchReport> {
     let report = match run(options, &mut Silent) {
         Err(error @ (LabError::Privilege(_) | LabError::Recorder(_))) => {

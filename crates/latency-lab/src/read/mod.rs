@@ -25,7 +25,7 @@ use crate::statistics::{fewest_rounds, too_few};
 use crate::{Interrupt, LabError, Progress, Result};
 use executor::Bench;
 
-/// Samples of a single engine, about which nothing is claimed.
+/// Number of samples if there is only one engine, for which nothing is claimed.
 const ALONE: usize = 5;
 
 /// The number of rounds that a claim needs.

@@ -155,6 +155,6 @@ fn java(tree: &Tree) -> io::Result<Vec<String>> {
             tree.directory(&directory, &|name| name == "src.zip" || name == "ct.sym")?;
         }
     }
-    // java finds its libraries by /proc/self/exe.
+    // java finds its libraries through /proc/self/exe.
     Ok(words(&[&format!("{{}}{}", java.display()), "-version"]))
 }
