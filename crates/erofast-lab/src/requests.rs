@@ -13,7 +13,7 @@ use erofs_mount::{FSTYPE, Span, take_spans};
 use latency_lab::{Mount, mountinfo};
 use sched_trace::{Kind, Slice, Trace};
 
-/// Interval between queries, well below those ten seconds.
+/// Interval between queries, well below the ten seconds for which a mount records spans.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// How long to wait for the last answers.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -1,4 +1,4 @@
-//! Errors are one line with the remedy, and have the right exit status.
+//! Tests that an error is one line that names a remedy, and that the exit status is right.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -71,7 +71,7 @@ fn the_table_fits_in_100_columns() {
 #[test]
 fn an_invalid_trace_prints_its_figures_and_exits_with_1() {
     let lost = format!("CPU:0 [LOST 3 EVENTS]\n{TRACE}");
-    // Changes the last switch so that a thread leaves the CPU that was never switched in.
+    // In the last switch, the thread that leaves the CPU becomes one that was never switched in.
     let (head, last) = TRACE.trim_end().rsplit_once('\n').unwrap();
     let missing = format!("{head}\n{}\n", last.replace("prev_pid=1", "prev_pid=4"));
     for (trace, reason) in [(lost, "3 events were lost"), (missing, "are missing")] {
@@ -282,7 +282,7 @@ fn by_work_queue_all_figures_are_of_work_items() {
     assert_eq!(worst.len(), 1, "{items}");
     assert!(worst[0].contains("kworker/0:1:2 woken by a:1"), "{items}");
     let nothing = run(&trace, &["--by", "workqueue", "--match", "^a$"]);
-    assert_eq!(nothing.status.code(), Some(1), "a thread that is not a worker");
+    assert_eq!(nothing.status.code(), Some(1), "a is not a worker");
     assert_eq!(run(&trace, &["--match", "^a$"]).status.code(), Some(0));
 }
 

@@ -1,5 +1,6 @@
 //! The order of measurements: each round measures the engines in a random order. Warm-ups come
-//! first, and spoilt measurements are repeated within a budget. Needs neither clock nor processes.
+//! first, and spoilt measurements are repeated within a budget. This module needs neither clock nor
+//! processes.
 
 use std::fmt;
 

@@ -95,7 +95,7 @@ fn a_parameter_and_a_preparation_reach_the_command() {
     if let Some(report) = report {
         let names: Vec<&str> = report.engines.iter().map(|it| it.engine.as_str()).collect();
         assert_eq!(names, ["to=a", "to=b"]);
-        // Three rounds of two, each with its preparation; the last one copies all lines.
+        // Three rounds of two launches, each after a preparation; the last launch copies all lines.
         assert!(
             lengths[2] >= 12 && lengths[..2].contains(&lengths[2]),
             "{lengths:?}"

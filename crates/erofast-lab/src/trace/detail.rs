@@ -20,7 +20,7 @@ const INTERRUPTED: usize = 3;
 /// Length of the longest bar of the histogram.
 const BAR: u64 = 40;
 
-/// Prints how many waits had which length: rows of doubling length, with bars.
+/// Prints a histogram of the lengths of waits: rows of doubling length, with bars.
 pub fn lengths(report: &Report, filter: &Filter<'_>) -> anyhow::Result<()> {
     let of = |kind: WaitKind| {
         let waits = report.accepted(filter).filter(|wait| wait.kind == kind);

@@ -68,7 +68,8 @@ pub(super) fn mount(
 /// The start-up notification of erofast. A mount is usable slightly earlier, but the rest of the
 /// daemon's start-up would then be measured as if it served the launch.
 ///
-/// A pipe carries it, because any user of the machine could write to a named socket.
+/// The notification comes through a pipe, because any user of the machine could write to a named
+/// socket.
 struct Ready(OwnedFd);
 
 impl Ready {

@@ -5,8 +5,8 @@ use std::path::Path;
 use super::{Engine, Site, missing, mount_point};
 use crate::{Interrupt, LabError, Progress, Result};
 
-/// The engines that can mount the image. Engines that the user named must be able to. If none is
-/// named, engines of the default list that cannot mount it are left out, with a notice.
+/// The engines that can mount the image. Engines that the user named must be able to mount it. If
+/// none is named, engines of the default list that cannot mount it are left out, with a notice.
 pub(crate) fn present(
     named: &[Engine],
     site: &Site,

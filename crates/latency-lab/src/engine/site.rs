@@ -1,4 +1,4 @@
-//! The image and the program that every engine mounts with, and the mount points.
+//! What all engines need to mount: the image, the program and the mount points.
 
 use std::path::{Path, PathBuf};
 
@@ -25,7 +25,8 @@ pub struct Site {
 }
 
 impl Site {
-    /// Creates a site with the absolute path of the image, for engines that change their directory.
+    /// Creates a site with the absolute path of the image, for engines that change their working
+    /// directory.
     pub(crate) fn new(image: &Path, erofast: &Path) -> Result<Site> {
         let absolute = image.canonicalize();
         Ok(Site {

@@ -1,4 +1,4 @@
-//! The cycles: the CPU goes offline and comes online, and its worker must be pinned to it again.
+//! The cycles: the CPU goes offline and comes back, and its worker must be pinned to it again.
 
 use std::path::Path;
 use std::process::Command;
@@ -33,7 +33,8 @@ pub(super) struct Cycled {
     pub(super) offline_us: Vec<f64>,
     pub(super) online_us: Vec<f64>,
     pub(super) pin_us: Vec<f64>,
-    /// Cycles after which the worker was not pinned again; none if the engine has no such worker.
+    /// Number of cycles after which the worker was not pinned again; none if the engine has no such
+    /// worker.
     pub(super) not_pinned: Option<usize>,
 }
 

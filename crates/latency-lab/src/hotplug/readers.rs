@@ -95,7 +95,7 @@ pub struct HotplugCounts {
     pub lost: u64,
     /// Number of wrong bytes in all reads.
     pub wrong_bytes: u64,
-    /// The slowest read.
+    /// Duration of the slowest read.
     pub slowest_us: f64,
     /// Whether the user stopped the run.
     pub interrupted: bool,

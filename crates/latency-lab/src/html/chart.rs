@@ -189,7 +189,7 @@ pub(super) fn strip(figure: &Figure) -> String {
     canvas.end()
 }
 
-/// The samples in the order of the run, which shows drift of the machine.
+/// The samples in the order of the run, which shows whether the machine drifted.
 pub(super) fn over_the_run(figure: &Figure) -> String {
     let values = axis_of(&figure.rows);
     let counts = figure.rows.iter().map(|row| row.samples.len());

@@ -20,10 +20,10 @@ pub(super) struct Boot {
     pub(super) memory_mib: u64,
 }
 
-/// The host's part of the tree: our own programs, each argument followed by its path in the tree.
-/// The host's libraries are copied to their usual places, since the programs execute themselves
-/// again. With LD_TRACE_LOADED_OBJECTS, any loader lists the libraries instead of starting the
-/// program. Programs for another CPU ($FOREIGN) are static.
+/// The host's part of the tree: our own programs. The arguments are these programs, each followed
+/// by its path in the tree. The host's libraries are copied to their usual places, since the
+/// programs execute themselves again. With LD_TRACE_LOADED_OBJECTS, any loader lists the libraries
+/// instead of starting the program. Programs for another CPU ($FOREIGN) are static.
 const OWN: &str = r#"
 rm -rf tree
 mkdir -p tree
@@ -142,7 +142,8 @@ pub(super) fn make(
     })
 }
 
-/// Path of the kernel inside the sandbox. Since 6.17, packages have the kernel beside its modules.
+/// Path of the kernel inside the sandbox. Since 6.17, packages contain the kernel beside its
+/// modules.
 fn kernel(packages: &Packages, work: &Work) -> Result<String> {
     let release = &packages.release;
     let places = [

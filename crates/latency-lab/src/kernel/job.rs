@@ -108,7 +108,8 @@ impl Job {
     }
 }
 
-/// Each variant with each number of pages (0 is not part of the name), and erofast.
+/// The engines to compare: each variant with each number of reserved pages (0 is not part of the
+/// name), and erofast.
 fn engines(reserved_pages: &[u32]) -> Result<Vec<Engine>> {
     let module = |pages: u32, variant: Variant| {
         let parameters = format!("reserved_pages={pages}");

@@ -51,7 +51,8 @@ impl Programs {
 }
 
 /// Finds a program by the name that `make static` gives it or, if `--programs` names the directory,
-/// by its installed name. Without that option, the installed program is for this machine.
+/// by its installed name. Without that option the installed name does not count, since that program
+/// is for the host's CPU.
 fn in_directory(directory: &Path, name: &str, options: &KernelOptions) -> Result<PathBuf> {
     let cpu = options.arch.cpu();
     let mut names = vec![format!("{name}-{cpu}")];

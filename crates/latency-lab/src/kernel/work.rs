@@ -8,7 +8,7 @@ use crate::Result;
 use crate::error::Doing;
 use crate::scratch::{ON_DISK, Scratch};
 
-/// Packages, their unpacked files, modules, and the machine's files.
+/// The work directory: packages, their unpacked files, modules, and the machine's files.
 #[derive(Debug)]
 pub(super) struct Work {
     path: PathBuf,

@@ -24,7 +24,7 @@ pub(super) const OTHER_MOUNT: &str = "the kernel for another EROFS mount";
 /// The CPU time of a launch.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(super) struct CpuTime {
-    /// By owner, summed over all CPUs.
+    /// CPU time by owner, summed over all CPUs.
     pub(super) by_owner_us: HashMap<Owner, f64>,
     pub(super) foreign: Foreign,
     /// Time that the program's first thread slept: from blocking to running again.

@@ -19,7 +19,7 @@ pub(super) fn cold(experiment: Experiment) -> &'static str {
     }
 }
 
-/// Printed below the table.
+/// The legend, which is printed below the table.
 pub const EXPLANATION: &str = "\
 scheduling latency  how long the threads that decompressed for one launch were runnable but not
                     running, added up over the launch. In the kernel: kworkers while they run

@@ -40,7 +40,7 @@ pub struct LaunchOptions {
     /// The program's working directory; `{}` stands for the mount point. By default the root
     /// directory or, for commands, the lab's working directory.
     pub directory: Option<PathBuf>,
-    /// A command line for the shell, run before each launch is mounted.
+    /// A shell command line that is run before the mount of each launch.
     pub prepare: Option<OsString>,
     /// Launches per engine that count.
     pub iterations: usize,
@@ -58,7 +58,7 @@ pub struct LaunchOptions {
     pub load_disk: Option<PathBuf>,
     /// The command line that repeats the run, if not that of this process.
     pub repeat_with: Option<String>,
-    /// Lines for the reader of the report, in addition to those of the run itself.
+    /// Notices for the report, in addition to those of the run itself.
     pub notices: Vec<String>,
     /// A directory for the traces of each engine's median launch and its worst one.
     pub keep_traces: Option<PathBuf>,

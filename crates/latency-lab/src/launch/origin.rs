@@ -40,7 +40,7 @@ pub(super) struct Mounts {
     files: bool,
     /// How many mounts the machine had made when we last looked for others.
     made: Option<u64>,
-    /// Whether more mounts were made in between, which may be gone.
+    /// Whether mounts were made between two looks, which may be gone again.
     more: bool,
 }
 
@@ -211,7 +211,7 @@ impl Mounts {
             (Some(done), None, _) if self.others.contains(&done) => Some(Origin::Other),
             // The program queued it, or a completion that interrupted the program.
             (Some(_), None, Queuer::Program) => None,
-            // Reads of a file are not queued by completions.
+            // For a file-backed mount, completions do not queue the item.
             (Some(_), None, _) => Some(Origin::Other),
             (None, None, Queuer::Program) => Some(Origin::Measured),
             (None, ..) => None,

@@ -15,7 +15,7 @@ use super::owner::Owner;
 
 /// Number of intervals that a launch is divided into; a page has no room for more.
 const PIECES: u64 = 480;
-/// Number of longest waits that are kept.
+/// Number of waits that are kept: the longest ones.
 const WAITS: usize = 120;
 
 /// An interval of a CPU's time, in microseconds from the start of the launch.

@@ -44,7 +44,7 @@ pub struct Outliers {
     pub launch: Vec<usize>,
 }
 
-/// Launches that count only for their time, and are in no figure of scheduling.
+/// Launches that count only for their time, and are part of no scheduling figure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimesAlone {
     /// Number of these launches.

@@ -198,7 +198,8 @@ fn companions(trace: &Trace, report: &Report, owner: &dyn Fn(i32) -> Owner) -> H
     found
 }
 
-/// These threads, and all others of the same processes, unless the processes also serve.
+/// `threads`, and the other threads of the same processes, unless these processes also serve
+/// requests.
 fn processes(
     threads: HashSet<i32>,
     servers: &HashSet<i32>,

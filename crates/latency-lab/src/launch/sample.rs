@@ -30,7 +30,7 @@ pub struct Sample {
     pub queue_us: Option<f64>,
     /// Waits of a daemon's threads for its own read-ahead, which the program did not wait for. They
     /// are not part of the scheduling latency. If the kernel does not trace requests to FUSE
-    /// mounts, only those of a companion are known; None without one.
+    /// mounts, only those of a companion are known; None without a companion.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ahead_us: Option<f64>,
     /// Time that the program's first thread slept: from blocking (in a page fault, a read or a wait
@@ -172,7 +172,7 @@ impl Sample {
         self.queue_us.unwrap_or(f64::NAN)
     }
 
-    /// How long a quota throttled threads; NaN without one.
+    /// How long a quota throttled threads; NaN without a quota.
     pub(super) fn throttled_us(&self) -> f64 {
         self.throttled_us.unwrap_or(f64::NAN)
     }

@@ -156,7 +156,7 @@ fn combinations(scans: &[Scan]) -> Vec<Values> {
             let value = |value: &String| [&values[..], &[(scan.place(), value.clone())]].concat();
             scan.values.iter().map(value).collect::<Vec<Values>>()
         };
-        // One more than allowed is enough to refuse the list.
+        // One combination more than allowed is enough to refuse the list.
         all = all.iter().take(MOST + 1).flat_map(with).collect();
     }
     all

@@ -40,8 +40,8 @@ impl Moment {
         })
     }
 
-    /// The time spent since `before`; none if it is unknown. Time that is not the load's counts as
-    /// the lab's.
+    /// The time spent since `before`; none if it is unknown. Busy time that is not the load's
+    /// counts as the lab's own.
     pub(crate) fn since(self, before: Moment) -> Option<Spent> {
         let machine = self.machine.since(&before.machine)?;
         let seconds = |ticks: u64| ticks as f64 / ticks_per_second();

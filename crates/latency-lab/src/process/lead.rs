@@ -11,7 +11,8 @@ use sys::sched::{Inherited, lead};
 /// thread that starts the first child has a higher priority from then on.
 pub(super) static INHERITED: OnceLock<Option<Inherited>> = OnceLock::new();
 
-/// Makes a child start with the lab's original policy, below the lab.
+/// Makes a child start with the policy that the lab was started with, at a lower priority than the
+/// lab.
 pub(super) fn before(command: &mut Command) {
     // If the kernel refuses, the lab keeps its priority.
     if let Some(inherited) = INHERITED.get_or_init(|| lead().ok().flatten()) {

@@ -48,7 +48,7 @@ impl Others {
         }
     }
 
-    /// The programs that used most of this time, longest first.
+    /// The programs that used most CPU time since the snapshot, longest first.
     pub(crate) fn busiest(&self) -> Vec<String> {
         let mut busy: BTreeMap<String, u64> = BTreeMap::new();
         for (pid, now) in ticks(&self.ours) {

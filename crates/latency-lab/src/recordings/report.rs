@@ -25,7 +25,7 @@ pub struct Recording {
     pub kernel: String,
     /// The kernel's scheduler settings, as far as the file shows them.
     pub scheduler: String,
-    /// CPUs that wrote events.
+    /// CPUs on which events were recorded.
     pub cpus: Vec<u32>,
     /// The clock of the time stamps.
     pub clock: String,

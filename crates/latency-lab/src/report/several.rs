@@ -1,7 +1,7 @@
 //! Several reports of one experiment side by side: from different days, devices or versions.
 //!
-//! Unlike the engines of one run, their samples were not interleaved. Other differences between the
-//! runs are part of the result, so the environments are compared as well.
+//! Unlike the engines of one run, the samples of different reports were not interleaved. Other
+//! differences between the runs are part of the result, so the environments are compared as well.
 
 use std::path::PathBuf;
 

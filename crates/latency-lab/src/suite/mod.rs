@@ -2,8 +2,8 @@
 //!
 //! A single program says little about an engine in general. The suite launches a compiler, Python,
 //! a shell script, git, node and java, if they are installed, and reads many small files and few
-//! large ones. It ends with the geometric mean and the worst row of each engine. Images are made
-//! once from installed software, and kept.
+//! large ones. Its report ends with the geometric mean and the worst row of each engine. Images are
+//! made once from installed software, and kept.
 
 mod files;
 mod images;

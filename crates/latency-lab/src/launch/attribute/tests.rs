@@ -223,7 +223,7 @@ fn waits_for_reads_ahead_count_only_if_the_program_waits_for_them() {
             200.0,
             Some(300.0),
         ),
-        // ... and was sent by a server, which is not known to be the program's.
+        // ... and here a server sent the request, possibly on behalf of the program.
         (
             text("companion", "1680 worker answers 4;", "1500 worker asks 4"),
             200.0,
