@@ -177,7 +177,7 @@ pub fn quotas(trace: &Trace, report: &Report, filter: &Filter<'_>) -> anyhow::Re
         outln!("\nQuota of the group {}.", quota.quota);
         let total: f64 = quota.threads.iter().map(|it| it.waited_us).sum();
         outln!(
-            "  {:>11} waits of its threads, which include that time:",
+            "  {:>11} of waits by its threads, including the throttled time:",
             length(total)
         );
         for thread in quota.threads.iter().take(BLOCKERS) {

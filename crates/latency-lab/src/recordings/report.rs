@@ -185,7 +185,7 @@ is that of a typical block, so its interval need not contain the difference of t
 Each recording is divided into blocks of equal length, and neighbours that resemble one another are
 joined. The interval is that of the shift from the blocks of the old recording to those of the new
 one, by the rules of the lab: 1 in 100 for all comparisons together. It says that the recordings
-differ, not why: load, settings and the time of day are part of it.
+differ, not why: load, settings and the time of day contribute to the difference.
 ";
 
 impl RecordingsReport {

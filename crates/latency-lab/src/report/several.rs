@@ -346,7 +346,7 @@ const NAMES: [Path; 22] = [
     ("/memory_kib", "memory in KiB"),
     ("/fuse_uring_enabled", "FUSE over io_uring"),
     ("/cgroup_quota_us", "CPU quota of the cgroup in us"),
-    ("/cgroup_period_us", "period of that quota in us"),
+    ("/cgroup_period_us", "period of the CPU quota in us"),
     ("/image/sha256", "image"),
     ("/image/filesystem", "file system of the image"),
 ];
