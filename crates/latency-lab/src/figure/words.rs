@@ -222,7 +222,7 @@ pub(crate) fn medians(figures: &[Figure], first: &str) -> String {
             .is_some_and(|it| interval(it, "").is_some())
     }) {
         true => format!(
-            "Medians; {sure:.0} % intervals of the shifts from the first {first}, for all rows \
+            "Medians; {sure:.0} % intervals of shifts from the first {first}, for all rows \
              together (possible shifts)."
         ),
         false => "Medians.".into(),

@@ -311,7 +311,8 @@ impl Launch {
         is_known.then(|| us(ahead.map(Wait::length_ns).sum::<u64>()))
     }
 
-    /// The work item during which its worker waited, or else the next one that the worker started.
+    /// The work item that a worker was executing when it waited, or else the next item that it
+    /// started.
     fn work_of(&self, wait: &Wait) -> Option<&WorkRun> {
         let works = self.works.get(&wait.pid)?;
         let work = |at: usize| works.get(at).map(|&index| &self.report.works[index]);

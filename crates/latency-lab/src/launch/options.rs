@@ -56,7 +56,7 @@ pub struct LaunchOptions {
     pub scratch: Option<PathBuf>,
     /// A disk that the load's random reader reads instead of a file.
     pub load_disk: Option<PathBuf>,
-    /// The command line that repeats the run, if not that of this process.
+    /// The command line that repeats the run, if it is not that of this process.
     pub repeat_with: Option<String>,
     /// Notices for the report, in addition to those of the run itself.
     pub notices: Vec<String>,
@@ -202,7 +202,7 @@ impl LaunchOptions {
         self.root || self.directory.iter().any(names_mount) || self.command.iter().any(names_mount)
     }
 
-    /// The program's working directory; none for that of the lab.
+    /// The program's working directory; none if it is the lab's own.
     pub(super) fn directory_at(&self, point: Option<&Path>) -> Result<Option<PathBuf>> {
         let Some(directory) = &self.directory else {
             return Ok(point.map(|_| "/".into()));
