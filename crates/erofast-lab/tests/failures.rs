@@ -9,7 +9,6 @@ fn image() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../erofast/tests/fixtures/meta.erofs")
 }
 
-/// Whether the tests run as root.
 fn is_root() -> bool {
     let me = std::fs::read_to_string("/proc/self/status").expect("/proc is there");
     me.lines().any(|line| line.starts_with("Uid:\t0\t"))

@@ -53,7 +53,6 @@ impl Watch {
         Ok((Watch(Some(Arc::new(Mutex::new(seen)))), bytes, sha256))
     }
 
-    /// Checks the image.
     pub(crate) fn look(&self) {
         if let Some(seen) = &self.0 {
             seen.lock().unwrap_or_else(PoisonError::into_inner).look();

@@ -45,7 +45,6 @@ impl Image {
         self.path.is_empty() && self.sha256.is_empty()
     }
 
-    /// Checks the image once more.
     pub(super) fn ended(self) -> Image {
         self.watch.look();
         Image {

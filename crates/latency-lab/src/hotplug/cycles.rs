@@ -26,7 +26,6 @@ const SEED: u64 = 1;
 /// Longest time that the CPU stays offline or online.
 const STAY_MS: usize = 80;
 
-/// Result of the cycles.
 #[derive(Debug, Default)]
 pub(super) struct Cycled {
     pub(super) counts: HotplugCounts,

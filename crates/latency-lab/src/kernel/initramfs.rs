@@ -16,7 +16,6 @@ use crate::{Interrupt, LabError, Result};
 pub(super) struct Boot {
     pub(super) kernel: String,
     pub(super) initramfs: &'static str,
-    /// Memory of the machine.
     pub(super) memory_mib: u64,
 }
 
@@ -92,7 +91,6 @@ exec {LAB} {}
     )
 }
 
-/// Creates the archive.
 pub(super) fn make(
     job: &Job,
     programs: &Programs,

@@ -10,7 +10,6 @@ use super::options::KernelOptions;
 use crate::error::Doing;
 use crate::{LabError, Result};
 
-/// Paths of the programs.
 #[derive(Debug)]
 pub(super) struct Programs {
     pub(super) lab: PathBuf,

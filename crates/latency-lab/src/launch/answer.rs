@@ -176,7 +176,6 @@ impl LaunchReport {
         format!("Against {}, {}.", first.name, parts.join("; "))
     }
 
-    /// Describes the run.
     fn run(&self) -> Table {
         let mut rows = match self.experiment {
             Experiment::Launch => vec![("command".to_owned(), self.command.join(" "))],
@@ -288,7 +287,6 @@ fn names(rows: &[&Row]) -> String {
     names.join(" and ")
 }
 
-/// The size of the shift.
 fn size(row: &Row) -> String {
     let Some(comparison) = &row.against_first else {
         return String::new();

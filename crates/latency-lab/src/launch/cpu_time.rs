@@ -21,7 +21,6 @@ pub(super) struct Foreign {
 /// Stands for kernel workers that decompress for mounts that are not measured.
 pub(super) const OTHER_MOUNT: &str = "the kernel for another EROFS mount";
 
-/// The CPU time of a launch.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(super) struct CpuTime {
     /// CPU time by owner, summed over all CPUs.

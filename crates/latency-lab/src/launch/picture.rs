@@ -137,7 +137,6 @@ pub(super) fn common_name(comm: &str) -> &str {
     }
 }
 
-/// The picture of a launch.
 pub(super) fn picture(
     timeline: &Timeline,
     Range { start, end }: Range<u64>,

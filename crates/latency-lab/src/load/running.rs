@@ -18,7 +18,6 @@ pub struct Load {
     spent: Spent,
 }
 
-/// The kind of load.
 #[derive(Debug)]
 enum Work {
     /// The processes of fio's jobs, which stay the same.

@@ -21,16 +21,13 @@ use crate::{Interrupt, Progress, Result};
 /// program is counted there.
 const JOIN: &str = r#"echo $$ > "$0" && exec "$@""#;
 
-/// One measured launch.
 #[derive(Debug, Clone)]
 pub(super) struct Measured {
     /// Size of the pool, in pages.
     pub(super) pages: usize,
     pub(super) counters: Counters,
     pub(super) launch_us: f64,
-    /// Memory of the daemon.
     pub(super) memory: Option<DaemonMemory>,
-    /// The group's peak memory.
     pub(super) group_peak: Option<u64>,
     /// Fraction of CPU time that other programs used meanwhile.
     pub(super) foreign_share: f64,

@@ -109,7 +109,6 @@ fn numbers(directory: &str) -> Vec<u32> {
         .collect()
 }
 
-/// The threads of a process.
 pub(crate) fn process_threads(pid: u32) -> Vec<u32> {
     numbers(&format!("/proc/{pid}/task"))
 }
@@ -131,12 +130,10 @@ fn switches_of_a_sleeper(status: &str) -> Option<u64> {
     sleeps.then_some(number("voluntary_ctxt_switches")? + number("nonvoluntary_ctxt_switches")?)
 }
 
-/// The name of a process.
 pub(crate) fn name(pid: u32) -> Option<String> {
     value_in(&format!("/proc/{pid}/status"), "Name")
 }
 
-/// The children of `parent`.
 pub(crate) fn children(parent: u32) -> BTreeSet<u32> {
     let is_child = |pid: &u32| field(&format!("/proc/{pid}/stat"), 4) == Some(parent.into());
     numbers("/proc").into_iter().filter(is_child).collect()

@@ -81,7 +81,6 @@ impl Orphans {
 }
 
 impl Drop for Orphans {
-    /// Kills the remaining processes.
     fn drop(&mut self) {
         let deadline = Instant::now() + KILL_TIMEOUT;
         loop {

@@ -111,7 +111,6 @@ impl Shifts {
 }
 
 impl Samples {
-    /// Computes [`Shifts::chances`].
     fn chances(self) -> Vec<f64> {
         let half = self.pairs() / 2;
         let Some(exact) = self.exact() else {
