@@ -13,7 +13,7 @@ use crate::{LabError, Result};
 /// Maximum length of an engine's name or a command in a file name.
 const NAME: usize = 60;
 
-/// The files of kept traces; removes them when dropped.
+/// Holds the files of traces, and removes them when dropped.
 #[derive(Debug)]
 pub(super) struct Traces {
     directory: PathBuf,
