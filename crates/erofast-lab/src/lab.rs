@@ -75,14 +75,14 @@ fn launched(options: &LaunchOptions, args: &LabRoundsArgs) -> anyhow::Result<Out
     end(Report::Launch(Box::new(report)), &args.output, args.details)
 }
 
-/// Writes the page that `lab report` would make of the JSON, and prints the report.
+/// Writes the page that `lab report` would make from the JSON, and prints the report.
 fn end(report: Report, output: &LabOutputArgs, details: bool) -> anyhow::Result<Outcome> {
     let json = report.to_json();
     if output.html.is_some() {
         let page = Report::from_json(json.as_bytes()).map_err(anyhow::Error::msg)?;
         write(output.html.as_deref(), || page.to_html())?;
     }
-    // A script or a file gets all figures, a terminal only the answer.
+    // Scripts and files get all figures, a terminal only the answer.
     let text = match details || !std::io::stdout().is_terminal() {
         _ if output.json => json,
         true => report.table(),
@@ -282,8 +282,8 @@ fn write(path: Option<&Path>, content: impl Fn() -> String) -> anyhow::Result<()
     std::fs::write(path, content()).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// The outcome of a run. A table shows the faults itself; for JSON, which goes to a program, they
-/// are printed as a note.
+/// The outcome of a run. A table lists the run's faults itself; JSON is meant for programs, so the
+/// faults are also printed as a note.
 pub fn outcome(json: bool, faults: &[String]) -> Outcome {
     if json && !faults.is_empty() {
         note(format_args!("the run is not valid: {}", faults.join("; ")));

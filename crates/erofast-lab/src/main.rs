@@ -1,6 +1,6 @@
 //! The `erofast-lab` command, which `erofast lab` and `erofast trace` start.
 #![forbid(unsafe_code)]
-// These macros panic if the stream cannot be written.
+// These macros panic if writing to the stream fails.
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
 #[macro_use(outln)]
@@ -48,7 +48,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// Shows everything that a program wrote before it failed, if that is more than the error's line.
+/// Shows all error output of a failed program if it is longer than the line in the error message.
 fn show_errors(error: &anyhow::Error) {
     let Some(LabError::Program {
         program, errors, ..

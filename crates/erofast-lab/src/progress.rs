@@ -1,4 +1,4 @@
-//! Progress of an experiment: a bar on a terminal, a line a minute elsewhere.
+//! Progress of an experiment: a bar on a terminal, one line per minute elsewhere.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ pub struct Shown {
     lines: Option<Lines>,
 }
 
-/// Progress as lines.
+/// Progress printed as lines.
 struct Lines {
     phase: String,
     total: u64,

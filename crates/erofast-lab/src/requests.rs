@@ -1,5 +1,5 @@
-//! Requests of the machine's erofast mounts during a trace, shown as tracks in it: from the
-//! requesting program to the reply, on the serving thread.
+//! Shows the requests to the machine's erofast mounts as tracks of a trace: how long each request
+//! waited for a thread, and how that thread served it.
 //!
 //! A mount records trace spans for ten seconds after each query, so a thread queries it every
 //! second. A mount whose daemon hangs blocks only that thread and is left out.
@@ -13,13 +13,13 @@ use erofs_mount::{FSTYPE, Span, take_spans};
 use latency_lab::{Mount, mountinfo};
 use sched_trace::{Kind, Slice, Trace};
 
-/// Interval of the queries, well within the ten seconds.
+/// Interval between queries, well below the ten seconds for which a mount records spans.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// How long to wait for the last answers.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Track of the time from a program's request until a thread takes it.
 const WAITING: &str = "requests waiting";
-/// Track of the serving of requests, with the parts of the work inside.
+/// Track of requests being served, with the steps of serving them nested inside.
 const SERVING: &str = "requests";
 
 /// A thread that queries the mounts.
@@ -32,11 +32,11 @@ pub struct MountWatch {
 /// Spans of all mounts.
 #[derive(Debug, Default)]
 pub struct Requests {
-    /// By device number of the mount.
+    /// Spans, each with the device number of its mount.
     spans: Vec<(u32, Span)>,
     mounts: HashSet<u32>,
     lost: u64,
-    /// The thread that queried, whose own requests are not worth showing.
+    /// The thread that queries the mounts, whose own requests are left out.
     asked_by: i32,
 }
 
@@ -88,7 +88,7 @@ impl Requests {
         }
     }
 
-    /// Adds the tracks; returns their summary.
+    /// Adds the tracks to `trace` and returns a summary of them.
     pub fn add_to(mut self, trace: &mut Trace) -> String {
         let mut asked: HashMap<(u32, u64), (u64, i32)> = HashMap::new();
         for event in &trace.events {
@@ -152,7 +152,7 @@ impl Requests {
     }
 }
 
-/// Whether the span is of a request, rather than a part of serving one.
+/// Whether the span is a whole request rather than one step of serving it.
 fn is_request(span: &Span) -> bool {
     !matches!(&*span.name, "queue" | "fetch" | "decompress" | "reply")
 }
@@ -163,7 +163,7 @@ fn is_numbered(span: &Span) -> bool {
     is_request(span) || span.name == "reply"
 }
 
-/// "read 128 KiB".
+/// The name of a slice, such as "read 128 KiB".
 fn title(span: &Span) -> String {
     match span.bytes {
         0 => span.name.to_string(),

@@ -1,4 +1,4 @@
-//! Errors are one line with the remedy, and have the right exit status.
+//! Tests that an error is one line that names a remedy, and that the exit status is right.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -9,7 +9,6 @@ fn image() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../erofast/tests/fixtures/meta.erofs")
 }
 
-/// Whether the tests run as root.
 fn is_root() -> bool {
     let me = std::fs::read_to_string("/proc/self/status").expect("/proc is there");
     me.lines().any(|line| line.starts_with("Uid:\t0\t"))

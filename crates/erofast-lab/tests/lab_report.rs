@@ -519,7 +519,7 @@ fn a_demo_beside_busy_programs_is_marked_and_does_not_fail() {
     let place = Place::new();
     let directory = place.0.path().display();
     place.file("launches", &launches(false, "6.18").to_string());
-    // Nothing is built, and the report is of the launches in the file.
+    // The stubs build nothing, and `lab launch` prints the stored report.
     let lab = env!("CARGO_BIN_EXE_erofast-lab");
     let stub = |name: &str, text: &str| {
         let path = place.file(name, &format!("#!/bin/sh\n{text}\n"));

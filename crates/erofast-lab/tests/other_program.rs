@@ -1,6 +1,6 @@
-//! A program built in another way, possibly for another architecture, prints the same as ours.
+//! A program built differently, possibly for another architecture, prints the same output as ours.
 //!
-//! scripts/test-program runs this with such a program.
+//! scripts/test-program runs this test with such a program.
 
 use std::path::Path;
 

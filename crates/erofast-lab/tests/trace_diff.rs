@@ -8,7 +8,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// A recording of one CPU for `seconds`: every 4 ms the threads run in turn, for 50 us each. After
-/// its wake-up, each thread waits for the given time, within a tenth.
+/// its wake-up, each thread waits for the given time, give or take a tenth.
 fn recording(threads: &[(&str, u32)], seconds: u32, seed: u32) -> String {
     let mut out = String::new();
     let (mut random, mut lines) = (seed, 0);

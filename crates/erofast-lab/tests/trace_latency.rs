@@ -31,7 +31,7 @@ fn latency(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The words of the first line that has `part` in it.
+/// The words of the first line that contains `part`.
 fn words(text: &str, part: &str) -> Vec<String> {
     let line = text.lines().find(|line| line.contains(part));
     let line = line.unwrap_or_else(|| panic!("{part}: {text}"));
@@ -71,7 +71,7 @@ fn the_table_fits_in_100_columns() {
 #[test]
 fn an_invalid_trace_prints_its_figures_and_exits_with_1() {
     let lost = format!("CPU:0 [LOST 3 EVENTS]\n{TRACE}");
-    // The last switch is from a thread that never entered a CPU.
+    // In the last switch, the thread that leaves the CPU becomes one that was never switched in.
     let (head, last) = TRACE.trim_end().rsplit_once('\n').unwrap();
     let missing = format!("{head}\n{}\n", last.replace("prev_pid=1", "prev_pid=4"));
     for (trace, reason) in [(lost, "3 events were lost"), (missing, "are missing")] {
@@ -162,7 +162,7 @@ fn notices_reach_the_user() {
 fn waits_are_counted_by_length_and_kind() {
     let text = latency(&[]);
     assert!(text.contains("Waits by length:"), "{text}");
-    // 3 us lie between 2^11 and 2^12 ns, 100 us between 2^16 and 2^17.
+    // 3 us is between 2^11 and 2^12 ns, 100 us between 2^16 and 2^17 ns.
     assert_eq!(
         words(&text, " 2.0 us to").join(" "),
         format!("2.0 us to 4.1 us 1 0 {}", "#".repeat(20))
@@ -282,11 +282,11 @@ fn by_work_queue_all_figures_are_of_work_items() {
     assert_eq!(worst.len(), 1, "{items}");
     assert!(worst[0].contains("kworker/0:1:2 woken by a:1"), "{items}");
     let nothing = run(&trace, &["--by", "workqueue", "--match", "^a$"]);
-    assert_eq!(nothing.status.code(), Some(1), "a thread that is no worker");
+    assert_eq!(nothing.status.code(), Some(1), "a is not a worker");
     assert_eq!(run(&trace, &["--match", "^a$"]).status.code(), Some(0));
 }
 
-/// The words in the last column of chains, and of the thread before it.
+/// The steps of the chains that `--why TASK` prints, with single spaces between the words.
 fn chain(trace: &str, task: &str) -> Vec<String> {
     let output = run(trace, &["--why", task]);
     let text = String::from_utf8(output.stdout).unwrap();
@@ -365,7 +365,7 @@ fn rows_are_sorted_limited_and_selected() {
     assert_eq!(rows(&["--to", "+0.000014"]), ["b:2"]);
     let wrong = run(TRACE, &["--from", "yesterday"]);
     assert_eq!(wrong.status.code(), Some(2));
-    // These were meant as times after the beginning.
+    // Times outside the trace: the user probably meant times after its beginning.
     for times in [["--from", "5"], ["--from", "0.5"], ["--to", "0.5"]] {
         let wrong = run(TRACE, &times);
         let errors = String::from_utf8_lossy(&wrong.stderr).into_owned();

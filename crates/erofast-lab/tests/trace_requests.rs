@@ -13,7 +13,7 @@ impl Drop for Mount {
     }
 }
 
-/// The command `erofast`, which starts the program under test beside it.
+/// The command `erofast` from the same directory, which starts the program under test.
 fn erofast() -> Command {
     Command::new(Path::new(env!("CARGO_BIN_EXE_erofast-lab")).with_file_name("erofast"))
 }
@@ -138,7 +138,7 @@ fn a_recording_has_the_requests_of_a_mount_with_what_was_done_for_them() {
     let Some(image) = image() else { return };
     let mount = Mount(tempfile::tempdir().unwrap());
     let status = erofast()
-        // Storing ahead of a reader is not part of any request.
+        // Read-ahead is off, because storing pages ahead of a reader is not part of any request.
         .args(["mount", "-o", "read_ahead_kb=0,profile=off"])
         .arg(&image)
         .arg(mount.0.path())

@@ -17,7 +17,7 @@
 //!         /// Bytes delivered.
 //!         pub delivered_bytes,
 //!     } and {
-//!         /// Why the last one failed.
+//!         /// Why the last read failed.
 //!         pub error: Option<String>,
 //!     }
 //! }
@@ -44,12 +44,13 @@ pub struct Figure {
     pub name: &'static str,
     /// The field's doc comment.
     pub help: &'static str,
-    /// Type and name of its Prometheus metric: `name`, `name{label=value}`, or `name{label}` for
-    /// the keys of a map and for a text.
+    /// Type and name of its Prometheus metric: `name`, `name{label=value}`, or `name{label}` for a
+    /// map, whose keys become the label's values, and for text.
     pub metric: Option<(&'static str, &'static str)>,
     /// Its type.
     pub shape: Shape,
-    /// Whether its fields appear in place of the field: `#[serde(flatten)]`.
+    /// Whether the fields of this part appear in JSON in place of the part itself:
+    /// `#[serde(flatten)]`.
     pub is_flat: bool,
     /// Whether the field is omitted if it has no value: `#[serde(skip_serializing_if = ...)]`.
     pub is_skipped: bool,
@@ -64,7 +65,7 @@ pub enum Shape {
     Number,
     /// True or false.
     Flag,
-    /// A text.
+    /// Text.
     Text,
     /// One of these words.
     Words(&'static [&'static str]),
@@ -122,7 +123,8 @@ pub fn add(counter: &AtomicU64, more: u64) {
 
 /// Declares structs of figures; see the crate's example. `counted by struct NAME` declares another
 /// struct, with an atomic counter for each field of the first group, and a method `add_to` that
-/// adds them to a sum. A field may end with `where` and the condition of a `cfg`.
+/// adds them to a sum. A field of a struct without counters may be followed by `where` and a `cfg`
+/// condition.
 #[macro_export]
 macro_rules! figures {
     ($(#[$($outer:tt)*])* $vis:vis struct $name:ident counted by

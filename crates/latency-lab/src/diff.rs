@@ -1,4 +1,4 @@
-//! Compares two reports of one experiment, as `lab diff` prints them.
+//! `lab diff`: compares two reports of the same experiment.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::statistics::{Comparison, Modes, Summary, modes};
 /// The JSON output of `lab diff`.
 #[derive(Debug, Clone, Serialize)]
 pub struct DiffReport {
-    /// The experiment that made both.
+    /// The experiment that made both reports.
     pub kind: &'static str,
     /// Whether both reports are valid.
     pub valid: bool,
@@ -44,10 +44,10 @@ pub struct DiffRow {
     pub old_summary: Option<Summary>,
     /// Summary of the new report's samples.
     pub new_summary: Option<Summary>,
-    /// The two groups of the old report's samples, if they fall into two, which no single number
-    /// describes.
+    /// The two groups of the old report's samples, if they fall into two groups, which no single
+    /// number describes.
     pub old_modes: Option<Modes>,
-    /// The two groups of the new report's samples, if they fall into two.
+    /// The two groups of the new report's samples, if they fall into two groups.
     pub new_modes: Option<Modes>,
     /// The new report compared with the old one.
     pub comparison: Comparison,

@@ -19,8 +19,8 @@ pub(crate) use group::Quota;
 pub use image::Image;
 use machine::line;
 
-/// Limit of the CPU time that a hypervisor may take, in per cent: beyond it, the figures depend on
-/// the hypervisor.
+/// Maximum share of the CPU time, in per cent, that a hypervisor may take; above it, the figures
+/// depend on the hypervisor.
 const MOST_STEAL: f64 = 10.0;
 
 /// The machine, its settings, the programs and the image.
@@ -64,7 +64,7 @@ pub struct Environment {
     /// Whether a thread that is blocked on a mutex may lend its turn to the owner (Linux 6.17);
     /// none if unknown, and in reports of early versions.
     pub proxy_execution: Option<bool>,
-    /// 1 if sessions share the CPU as groups, which changes every figure under load.
+    /// 1 if each session is a scheduling group of its own, which changes every figure under load.
     pub sched_autogroup_enabled: Option<i64>,
     /// The lab's nice value, which programs and engines inherit.
     pub nice: Option<i32>,
@@ -81,9 +81,10 @@ pub struct Environment {
     pub cgroup_quota_us: Option<i64>,
     /// The period of `cgroup_quota_us`.
     pub cgroup_period_us: Option<i64>,
-    /// How long this quota throttled threads during the run, summed over all CPUs.
+    /// How long the quota of `cgroup_quota_us` throttled threads during the run, summed over all
+    /// CPUs.
     pub cgroup_throttled_us: Option<u64>,
-    /// Averages over 1, 5 and 15 minutes, before the run's own load.
+    /// Load averages over 1, 5 and 15 minutes, before the run started its own load.
     pub load_average: Option<String>,
     /// Memory of the machine, in KiB.
     pub memory_kib: Option<u64>,
@@ -239,7 +240,7 @@ fn number(path: &str) -> Option<i64> {
     line(path)?.parse().ok()
 }
 
-/// The path of our group in the cpu controller of version 1, or else in version 2.
+/// The path of our cgroup: that of the version 1 cpu controller, or else that of version 2.
 fn cpu_cgroup() -> Option<String> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let first = cgroup(&groups, |list| list.split(',').any(|name| name == "cpu"));
@@ -248,7 +249,7 @@ fn cpu_cgroup() -> Option<String> {
         .map(str::to_owned)
 }
 
-/// The programs of the load, and of mounts if there are any.
+/// Versions of the load's programs and, if `erofast` is given, of the programs that mount.
 fn programs(erofast: Option<&Path>) -> BTreeMap<String, String> {
     let erofsfuse = erofast.and_then(|_| in_path("erofsfuse"));
     let programs = [

@@ -22,7 +22,7 @@ pub enum LabError {
         engine: String,
         /// The image that should have been mounted.
         image: PathBuf,
-        /// The last line of the engine, or the system's reason.
+        /// The last line that the engine printed, or the system's reason.
         reason: String,
     },
     /// The process that serves the mount ended while it was needed.
@@ -30,7 +30,7 @@ pub enum LabError {
     EngineDied {
         /// The engine, as requested.
         engine: String,
-        /// The process that was serving.
+        /// ID of the process that served the mount.
         pid: u32,
         /// Exit status or signal.
         how: String,
@@ -57,8 +57,8 @@ pub enum LabError {
     /// The recorder failed.
     #[error("recording the scheduler: {0}")]
     Recorder(String),
-    /// An image, or the machine of `lab kernel`, could not be made or run, or the image lacks the
-    /// program.
+    /// An image could not be made or lacks the program, or the machine of `lab kernel` could not be
+    /// made or run.
     #[error("{0}")]
     Preparation(String),
     /// The user lacks a required privilege.
@@ -87,7 +87,7 @@ pub(crate) fn need_root(what: &str) -> Result<(), LabError> {
 
 /// Adds the operation and the path to an error.
 pub(crate) trait Doing<T> {
-    /// For example "reading", "/x".
+    /// Adds an action such as "reading" and a path such as "/x".
     fn doing(self, action: &str, path: impl AsRef<Path>) -> Result<T, LabError>;
 }
 
@@ -101,7 +101,7 @@ impl<T, E: Into<io::Error>> Doing<T> for Result<T, E> {
 }
 
 impl LabError {
-    /// Adds a remedy for the failure of a command that has no engine.
+    /// Adds a remedy if the failed command was launched without an engine.
     pub(crate) fn with_remedy(mut self, remedy: &str) -> Self {
         if let Self::Program { engine, how, .. } = &mut self
             && engine.is_empty()

@@ -20,7 +20,7 @@ pub(crate) struct Findings {
     pub(crate) faults: Vec<String>,
     /// Differences between the compared reports, in their subjects and environments.
     pub(crate) differences: Vec<String>,
-    /// The conclusion of the run; without one, the verdicts are counted.
+    /// The conclusion of the run; if there is none, the report counts the verdicts instead.
     pub(crate) conclusion: Option<String>,
     /// The tables that answer the experiment's question.
     pub(crate) summary: Vec<Table>,

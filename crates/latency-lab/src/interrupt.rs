@@ -9,8 +9,8 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::{LabError, Result};
 
-/// Whether the user asked to stop. While one from [`Interrupt::watch`] exists, SIGINT and SIGTERM
-/// do not end the process.
+/// Whether the user asked to stop. While a value from [`Interrupt::watch`] exists, SIGINT and
+/// SIGTERM do not end the process.
 #[derive(Debug)]
 pub struct Interrupt {
     asked: Arc<AtomicBool>,

@@ -1,17 +1,18 @@
 //! Experiments, load, statistics and reports on scheduling latency.
 //!
-//! An engine is a process and a mount: the kernel's own EROFS, erofsfuse and erofast are started,
-//! measured and ended in the same way, in an order that favours none of them.
+//! An engine is a mount and the process that serves it, if any: the kernel's own EROFS, erofsfuse
+//! and erofast are started, measured and ended in the same way, in an order that favours none of
+//! them.
 //!
 //! * [`launch`]: cold launches of a real program from each engine's mount
 //! * [`read`]: throughput and latency of reading
 //! * [`suite`]: several programs and trees in one run, one row each
-//! * [`diff`]: compares two reports of different days or devices
-//! * [`recordings`]: compares two recordings of the scheduler: which threads wait more
+//! * [`diff`]: compares two reports, for example from different days or devices
+//! * [`recordings`]: compares two recordings of the scheduler: which threads wait longer
 //! * [`report`]: page and tables of a stored report, which may come from another machine
 //! * [`pressure`]: launching while memory is short
 //! * [`hotplug`]: reading while a CPU goes away and comes back
-//! * [`kernel`]: launches with the variants of the kernel's own EROFS, in an emulated machine
+//! * [`kernel`]: launches with the variants of the kernel's own EROFS, in a virtual machine
 //! * [`engine`]: what can be mounted, and how
 //! * [`load`]: keeps the machine busy during the measurements
 //! * [`schedule`]: the order of measurements; needs neither clock nor processes, so a mock can test

@@ -23,7 +23,7 @@ pub struct Mount<'a> {
     pub(crate) root: &'a str,
     /// The mount point.
     pub point: PathBuf,
-    /// "ext4", "fuse.erofast".
+    /// The file system type, such as "ext4" or "fuse.erofast".
     pub kind: &'a str,
     source: &'a str,
     /// Options of the file system, not of this mount of it.
@@ -31,7 +31,7 @@ pub struct Mount<'a> {
 }
 
 impl<'a> Mount<'a> {
-    /// Parses a line of mountinfo; none if it is not one.
+    /// Parses a line of mountinfo; none if the line is malformed.
     pub fn parse(line: &'a str) -> Option<Self> {
         let (before, after) = line.split_once(" - ")?;
         let mut before = before.split(' ').skip(2);
@@ -49,8 +49,8 @@ impl<'a> Mount<'a> {
     }
 }
 
-/// The content of mountinfo, which never blocks on a dead daemon. Mount points that are not UTF-8
-/// are not found.
+/// The content of mountinfo; reading it never blocks on a dead daemon. Mount points that are not
+/// UTF-8 are not found.
 pub fn mountinfo() -> String {
     let table = fs::read("/proc/self/mountinfo").unwrap_or_default();
     String::from_utf8_lossy(&table).into_owned()
@@ -93,7 +93,7 @@ pub(crate) fn filesystem(path: &Path) -> Option<String> {
     Some(format!("{} on {}", mount.kind, mount.source))
 }
 
-/// Decodes the kernel's escapes, that of the backslash last.
+/// Decodes the kernel's escapes; that of the backslash comes last.
 fn unescape(field: &str) -> String {
     let escapes = [
         ("040", " "),

@@ -1,5 +1,6 @@
 //! The order of measurements: each round measures the engines in a random order. Warm-ups come
-//! first, and spoilt measurements are repeated within a budget. Needs neither clock nor processes.
+//! first, and spoilt measurements are repeated within a budget. This module needs neither clock nor
+//! processes.
 
 use std::fmt;
 
@@ -93,7 +94,7 @@ pub struct Plan {
 /// A measurement that counts, with its round.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Kept<S> {
-    /// The round it belongs to, from 0.
+    /// The round that the measurement belongs to, counted from 0.
     pub iteration: usize,
     /// Why the measurement was spoilt, if it was kept only because the budget of repeats was
     /// exhausted; then the run is not valid.
@@ -254,11 +255,11 @@ mod tests {
     use crate::Silent;
     use crate::statistics::compare;
 
-    /// Returns samples of a function and records which engine was measured.
+    /// Computes samples with a function, and records which engines were measured.
     struct Mock<F> {
         asked: Vec<usize>,
         answer: F,
-        /// Number of measurements that there is time for.
+        /// Number of measurements before time runs out.
         most: usize,
     }
 
@@ -353,7 +354,7 @@ mod tests {
         assert_eq!(asked.len(), 3 * 21 + 1);
         assert_eq!(
             asked[9], asked[10],
-            "the same engine is measured again at once"
+            "the same engine is measured again immediately"
         );
         let thrown = gathered.thrown_away.concat();
         assert_eq!((thrown.len(), &*thrown[0].reason), (1, "lost 7 events"));

@@ -95,7 +95,8 @@ impl Drop for Scratch {
     }
 }
 
-/// Removes the lab's directories left by runs that ended early, and mounts in them.
+/// Removes directories that the lab left when a run ended early, and unmounts what is mounted in
+/// them.
 fn remove_orphans(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let path = entry.path();
@@ -117,7 +118,7 @@ fn is_name(name: &OsStr) -> bool {
     numbers.is_some_and(|(pid, count)| pid.parse::<u32>().and(count.parse::<u32>()).is_ok())
 }
 
-/// Removes a directory and the mounts in it; false if the directory stays.
+/// Removes a directory after unmounting everything in it; false if the directory stays.
 fn remove(path: &Path) -> bool {
     let points = mounts::below(path);
     let unmounted = points

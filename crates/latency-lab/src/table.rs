@@ -11,16 +11,16 @@ const NAME: usize = 40;
 /// left-aligned.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Table {
-    /// Text above it, or empty.
+    /// Text above the table; may be empty.
     pub(crate) title: String,
-    /// Heads of the columns, except the column of names.
+    /// Headings of the columns, except the column of names.
     pub(crate) heads: Vec<String>,
     pub(crate) rows: Vec<(String, Vec<String>)>,
     /// Whether the rows are those of the charts, and have their colours.
     pub(crate) keyed: bool,
     /// Whether the cells are words.
     pub(crate) words: bool,
-    /// Text below it, or empty.
+    /// Text below the table; may be empty.
     pub(crate) note: String,
 }
 
@@ -123,7 +123,7 @@ impl Table {
         }
     }
 
-    /// Formats the table as HTML, below a caption that stays with the table, without the title.
+    /// Formats the table as HTML, with a caption instead of the title.
     pub(crate) fn html(&self, caption: &str) -> String {
         let [words, figure] = [(self.words, "words"), (self.keyed, " figure")]
             .map(|(is, class)| if is { class } else { "" });

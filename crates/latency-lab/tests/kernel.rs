@@ -1,6 +1,6 @@
-//! Tests the kernel's variants in a real machine. Needs a network and EROFAST_LAB_KERNEL=DIR, where
-//! DIR keeps packages and modules for the next run. The test takes minutes, so it only runs on
-//! request.
+//! Tests the kernel's variants in an actual virtual machine. Needs a network and
+//! EROFAST_LAB_KERNEL=DIR, where DIR keeps packages and modules for the next run. The test takes
+//! minutes, so it only runs on request.
 
 use std::path::PathBuf;
 

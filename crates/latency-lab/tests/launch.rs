@@ -1,5 +1,5 @@
 //! Tests the real launch experiment; skips if root, tracefs or the kernel's EROFS is missing. No
-//! times are judged here, only that a request was carried out, counted and undone.
+//! times are judged here, only whether each step was carried out, counted and undone.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -80,7 +80,7 @@ fn run_or_skip(options: &LaunchOptions) -> Option<LaunchReport> {
     }
 }
 
-/// Whether the kernel wrote all switches; prints a line if it did not.
+/// Whether the kernel recorded all switches; prints a line if it did not.
 fn tells_all_switches(report: &LaunchReport) -> bool {
     let unwritten = |reason: &&String| reason.contains("did not record");
     let mut lines = report.not_valid_because.iter().chain(&report.notices);
@@ -270,7 +270,7 @@ fn a_launch_lasts_until_what_the_program_left_behind_has_ended() {
     nothing_is_left();
 }
 
-/// A directory that is removed with the test.
+/// A directory that is removed when the test ends.
 struct Place(PathBuf);
 
 impl Place {
@@ -287,7 +287,7 @@ impl Drop for Place {
     }
 }
 
-/// An EROFS image of this program, which compresses to some hundred pclusters; the error is a
+/// An EROFS image of this program, which compresses to a few hundred pclusters; the error is a
 /// reason to skip.
 fn large_image(place: &Path) -> Result<PathBuf, String> {
     let (tree, image) = (place.join("tree"), place.join("image"));
@@ -352,8 +352,8 @@ fn what_the_kernel_decompresses_for_a_second_mount_changes_no_count() {
         Err(reason) => return skipped(reason),
     };
     let passed = place.0.join("passed");
-    // A launch lasts until the second mount was read twice, hence at least once from beginning to
-    // end.
+    // A launch lasts until the second mount has been read twice, hence at least once from beginning
+    // to end.
     let script = "cat \"$0\"/file > /dev/null
         for pass in 1 2; do rm -f PASSED; until [ -e PASSED ]; do sleep 0.01; done; done";
     let script = script.replace("PASSED", &passed.display().to_string());

@@ -27,7 +27,7 @@ const NARROW: u32 = 380;
 /// Width of a desktop window.
 const WIDE: u32 = 1100;
 
-/// Time limit of the browser, far longer than it takes.
+/// Time limit of the browser, far longer than it needs.
 const LIMIT: Duration = Duration::from_secs(180);
 
 fn browser() -> Option<PathBuf> {
@@ -38,8 +38,9 @@ fn browser() -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-/// A directory that is removed with the test, and a lock: a launch looks for left-over processes
-/// among the children of this process, and a browser and `fio --version` are such children.
+/// A directory that is removed when the test ends, and a lock: a launch looks for left-over
+/// processes among the children of this process, and a browser and `fio --version` are such
+/// children.
 struct Place(
     PathBuf,
     #[expect(dead_code, reason = "held while the test runs")] MutexGuard<'static, ()>,
@@ -437,7 +438,7 @@ fn reports_fit_their_schemas() {
     crate::common::schema::check("lab-kernel", &json(&report));
 }
 
-/// One engine is a URL.
+/// The image of one engine is at a URL.
 #[test]
 fn a_fetched_image_has_the_time_from_the_mount_on_bytes_and_round_trips() {
     let place = Place::new();

@@ -1,5 +1,5 @@
 //! Runs `lab run` for real: commands side by side, without image and mount; skips if root or
-//! tracefs is missing. No times are judged here, only invariants of any machine.
+//! tracefs is missing. No times are judged here, only what must hold on any machine.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -27,7 +27,8 @@ fn options(line: &[&str], names: &[&str], scans: &[&str]) -> LaunchOptions {
     }
 }
 
-/// The report; none if this machine cannot record, or if its kernel omitted switches.
+/// Runs the experiment; returns no report if this machine cannot record, or if its kernel omitted
+/// switches.
 fn report(options: &LaunchOptions) -> Option<LaunchReport> {
     let report = match run(options, &mut Silent) {
         Err(error @ (LabError::Privilege(_) | LabError::Recorder(_))) => {
@@ -94,7 +95,7 @@ fn a_parameter_and_a_preparation_reach_the_command() {
     if let Some(report) = report {
         let names: Vec<&str> = report.engines.iter().map(|it| it.engine.as_str()).collect();
         assert_eq!(names, ["to=a", "to=b"]);
-        // Three rounds of two, each with its preparation; the last one copies all lines.
+        // Three rounds of two launches, each after a preparation; the last launch copies all lines.
         assert!(
             lengths[2] >= 12 && lengths[..2].contains(&lengths[2]),
             "{lengths:?}"

@@ -1,4 +1,4 @@
-//! The part below the table: the lengths of waits, the worst ones, and the threads that ran
+//! The output below the table: the lengths of waits, the longest waits, and the threads that ran
 //! meanwhile.
 
 use sched_trace::blame::{self, Blocker, Why};
@@ -20,7 +20,7 @@ const INTERRUPTED: usize = 3;
 /// Length of the longest bar of the histogram.
 const BAR: u64 = 40;
 
-/// Prints how many waits had which length: rows of doubling length, with bars.
+/// Prints a histogram of the lengths of waits: rows of doubling length, with bars.
 pub fn lengths(report: &Report, filter: &Filter<'_>) -> anyhow::Result<()> {
     let of = |kind: WaitKind| {
         let waits = report.accepted(filter).filter(|wait| wait.kind == kind);
@@ -92,7 +92,7 @@ pub fn unfinished(report: &Report, filter: &Filter<'_>, count: usize) -> anyhow:
     Ok(())
 }
 
-/// " 3.252 ms from 1333.260942 s".
+/// Length and beginning of a wait, such as " 3.252 ms from 1333.260942 s".
 fn span(wait: &Wait) -> String {
     let begin = wait.start_ns as f64 / 1e9;
     format!(
@@ -101,7 +101,7 @@ fn span(wait: &Wait) -> String {
     )
 }
 
-/// "woken by fio:12 on CPU 1; ran last on CPU 0".
+/// The cause of a wait, such as "woken by fio:12 on CPU 1; ran last on CPU 0".
 fn cause(report: &Report, wait: &Wait) -> String {
     let by = match wait.caused_by {
         0 => "idle".into(),
@@ -118,8 +118,8 @@ fn cause(report: &Report, wait: &Wait) -> String {
     }
 }
 
-/// Prints what ran within the slices of the threads, and where they slept, as far as it was
-/// recorded.
+/// Prints the interrupts that ran while the threads had a CPU, and the kernel functions in which
+/// the threads slept, as far as the trace shows them.
 pub fn elsewhere(trace: &Trace, report: &Report, filter: &Filter<'_>) -> anyhow::Result<()> {
     let lost = interrupted::lost(
         &Interrupts::of(trace),
@@ -171,13 +171,13 @@ pub fn elsewhere(trace: &Trace, report: &Report, filter: &Filter<'_>) -> anyhow:
     Ok(())
 }
 
-/// Prints which quotas throttled threads, with the waits that include that time.
+/// Prints the quotas that throttled threads, with the waits that include the throttled time.
 pub fn quotas(trace: &Trace, report: &Report, filter: &Filter<'_>) -> anyhow::Result<()> {
     for quota in sched_trace::quotas::quotas(trace, report, filter) {
         outln!("\nQuota of the group {}.", quota.quota);
         let total: f64 = quota.threads.iter().map(|it| it.waited_us).sum();
         outln!(
-            "  {:>11} waits of its threads, which include that time:",
+            "  {:>11} of waits by its threads, including the throttled time:",
             length(total)
         );
         for thread in quota.threads.iter().take(BLOCKERS) {
@@ -246,7 +246,8 @@ pub fn behind(trace: &Trace, report: &Report, filter: &Filter<'_>) -> anyhow::Re
     Ok(())
 }
 
-/// "fio", "kworker in erofs_worker z_erofs_decompressqueue_work".
+/// The name of a blocking thread, with its work item if it is a worker: "fio", "kworker in
+/// erofs_worker z_erofs_decompressqueue_work".
 fn blocker_name(report: &Report, blocker: &Blocker) -> String {
     let Some(item) = blocker.item else {
         return blocker.comm.to_string();

@@ -1,4 +1,4 @@
-//! Traces named on the command line, and names within them.
+//! Opens the traces named on the command line, and compiles patterns for names within them.
 
 use std::io::{Cursor, Read};
 use std::path::Path;
@@ -29,7 +29,7 @@ pub fn pattern(text: &str) -> anyhow::Result<Regex> {
     })
 }
 
-/// The most bytes of a trace that are read from standard input.
+/// Maximum size of a trace on standard input, in bytes.
 const INPUT: u64 = 4 << 30;
 
 /// Reads a trace from a file, or from standard input.

@@ -30,7 +30,7 @@ use crate::requests::MountWatch;
 /// Interval at which a recording without a command checks for Ctrl-C.
 const POLL: Duration = Duration::from_millis(50);
 
-/// The kernel's refusal of a buffer names a file; this error names the option.
+/// If the kernel refuses the buffer size, its error names a file of tracefs; this adds the option.
 fn of_buffer(error: sched_trace::Error, kib: usize) -> anyhow::Error {
     let is_buffer = matches!(&error, sched_trace::Error::Tracefs { path, .. }
         if path.ends_with("buffer_size_kb"));
@@ -212,7 +212,7 @@ fn summary(report: &Report, args: &TraceLatencyArgs) -> String {
     )
 }
 
-/// "CPU 0", "CPUs 0-3,6".
+/// The CPUs of the trace, such as "CPU 0" or "CPUs 0-3,6".
 fn cpus_of(cpus: &[u32]) -> String {
     let mut ranges: Vec<(u32, u32)> = Vec::new();
     for &cpu in cpus {

@@ -12,7 +12,7 @@ use sched_trace::why::{Action, Chain};
 use super::table::length;
 use super::why;
 
-/// Drawing units.
+/// Dimensions in drawing units.
 const WIDTH: f64 = 960.0;
 const LEFT: f64 = 64.0;
 const LANE: f64 = 24.0;

@@ -193,7 +193,7 @@ fn count(of: &Summary) -> String {
     }
 }
 
-/// A figure of `of`, or a dash if there is no wait.
+/// The figure `us` of the summary `of`, or a dash if it has no waits.
 fn figure(of: &Summary, us: f64) -> String {
     if of.count == 0 {
         "-".into()

@@ -47,7 +47,7 @@ pub fn chains(trace: &Trace, report: &Report, task: &str) -> anyhow::Result<Chai
     bail!("--why {task}: no thread of that name or PID waits in this trace");
 }
 
-/// "3 waits after preemptions have no chain".
+/// Says how many waits have no chain: "3 waits after preemptions have no chain".
 fn without_chain(preemptions: usize) -> String {
     match preemptions {
         1 => "1 wait after a preemption has no chain".to_owned(),
@@ -85,8 +85,8 @@ pub fn print(report: &Report, task: &str, chains: &Chains) -> anyhow::Result<Out
     Ok(Outcome::Fine)
 }
 
-/// "; sh:26609 became gzip later": a thread is found by its last name, but a step shows the name it
-/// had at that time.
+/// A note such as "; sh:26609 became gzip later", because a thread is found by its last name while
+/// a step shows the name that it had at the time.
 fn renamed(report: &Report, chain: &Chain) -> String {
     let last = report.comm(chain.pid);
     let of_thread = chain.steps.iter().filter(|step| step.pid == chain.pid);
@@ -162,7 +162,8 @@ fn action(step: &Step) -> String {
     }
 }
 
-/// "600.1 us decompress 128 KiB", "30.2 us erofs_worker z_erofs_... queued by cc1:20".
+/// The longest activities within a step, such as "600.1 us decompress 128 KiB" or "30.2 us
+/// erofs_worker z_erofs_... queued by cc1:20".
 fn doing(report: &Report, step: &Step) -> Vec<String> {
     let Action::Runs { doing, .. } = &step.action else {
         return Vec::new();

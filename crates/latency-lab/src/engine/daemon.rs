@@ -1,5 +1,5 @@
-//! Engines whose mount is served by a process, which is started in the foreground, watched and
-//! ended.
+//! Engines whose mount is served by a process: the lab starts the process in the foreground,
+//! watches it and ends it.
 
 use std::ffi::OsString;
 use std::fs;
@@ -21,7 +21,7 @@ use crate::{Interrupt, LabError, Result};
 const START: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(2);
 
-/// The option that announces the descriptor of [`Ready`].
+/// The option that tells erofast the descriptor for [`Ready`].
 const READY_OPTION: &str = "ready_fd=0";
 
 pub(super) fn mount(
@@ -68,7 +68,8 @@ pub(super) fn mount(
 /// The start-up notification of erofast. A mount is usable slightly earlier, but the rest of the
 /// daemon's start-up would then be measured as if it served the launch.
 ///
-/// A pipe carries it, because any user of the machine could write to a named socket.
+/// The notification comes through a pipe, because any user of the machine could write to a named
+/// socket.
 struct Ready(OwnedFd);
 
 impl Ready {
@@ -87,7 +88,8 @@ impl Ready {
     }
 }
 
-/// `erofast mount` exits with 2 if an option does not exist: a usage error of the lab as well.
+/// If `erofast mount` does not know an option, it exits with status 2. This is a usage error of the
+/// lab as well.
 fn ended(engine: &Engine, status: ExitStatus, error: LabError) -> LabError {
     match (engine.mount_options(), status.code()) {
         (Some(_), Some(2)) => LabError::Usage(error.to_string()),
@@ -99,7 +101,7 @@ fn last_output(daemon: &Child, status: ExitStatus) -> String {
     let how = End::Exited(status).describe();
     match daemon.last_line() {
         line if line.is_empty() => format!("{how} before it was mounted"),
-        // The program's name, which the error contains anyway.
+        // The program's name is removed, since the error contains it anyway.
         line => line.strip_prefix("erofast: ").unwrap_or(&line).to_owned(),
     }
 }

@@ -1,4 +1,4 @@
-//! Brings the image file into the page cache, or out of it, before a mount.
+//! Reads the image file into the page cache, or drops it from there, before a mount.
 
 use std::fs::File;
 use std::io;
@@ -9,10 +9,11 @@ use rustix::fs::{Advice, fadvise};
 use crate::Result;
 use crate::error::Doing;
 
-/// Images up to this size are read as a whole; bigger ones are requested by POSIX_FADV_WILLNEED.
+/// Images up to this size are read completely; for larger ones, POSIX_FADV_WILLNEED starts
+/// read-ahead.
 const READ_WHOLE: u64 = 256 << 20;
 
-/// Brings the image into the page cache.
+/// Reads the image into the page cache.
 pub(crate) fn warm(image: &Path) -> Result<()> {
     let read = || -> io::Result<()> {
         let mut file = File::open(image)?;
@@ -27,7 +28,7 @@ pub(crate) fn warm(image: &Path) -> Result<()> {
 }
 
 /// Drops the image, which must not be mounted, from the page cache. The image is written back
-/// first, since dirty pages stay.
+/// first, since dirty pages would stay.
 pub(crate) fn drop_from_cache(image: &Path) -> Result<()> {
     let drop = || -> io::Result<()> {
         let file = File::open(image)?;

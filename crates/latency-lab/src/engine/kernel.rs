@@ -10,8 +10,8 @@ use super::module::LoadedModule;
 use super::{Engine, Module, Mounted, Site};
 use crate::Result;
 
-/// Mounts the file itself with mount(2): mount(8) of an older util-linux silently makes a loop
-/// device.
+/// Mounts the file itself with mount(2), because mount(8) of an older util-linux silently creates a
+/// loop device.
 pub(super) fn file_backed(engine: &Engine, site: &Site, point: &Path) -> Result<Mounted> {
     mount_erofs(&site.image, point).map_err(|reason| engine.refused(site, reason))?;
     Ok(Mounted::new(engine, point))

@@ -28,9 +28,9 @@ pub(super) struct Link {
 /// Amounts fetched over a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fetched {
-    /// Bytes of the image.
+    /// Bytes of the image that were fetched.
     pub bytes: u64,
-    /// Number of requests for them.
+    /// Number of requests that fetched them.
     pub round_trips: u64,
 }
 
@@ -47,7 +47,7 @@ impl Drop for Web {
     }
 }
 
-/// Serves a file on loopback until it is dropped.
+/// A server of one file on the loopback interface; it stops when dropped.
 #[derive(Debug)]
 pub(super) struct WebServer {
     address: SocketAddr,
@@ -86,7 +86,7 @@ impl WebServer {
                     return;
                 }
                 let served = Arc::clone(&serving);
-                // An error means that a client has gone.
+                // An error means that a client has disconnected.
                 thread::spawn(move || served.answer_all(&stream));
             }
         })?;

@@ -1,5 +1,5 @@
-//! A live mount. Dropping it unmounts, ends its daemon and unloads its module,
-//! in this order.
+//! A live mount. Dropping it unmounts the image, ends the daemon and unloads the module, in this
+//! order.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -17,9 +17,9 @@ pub struct Mounted {
     engine: String,
     point: PathBuf,
     pub(super) daemon: Option<Child>,
-    /// Unloaded after the unmount.
+    /// The module, which is unloaded after the unmount.
     pub(super) module: Option<LoadedModule>,
-    /// Ended after the daemon that reads from it.
+    /// The web server, which is ended after the daemon that reads from it.
     pub(super) web: Option<Web>,
     up: bool,
 }
@@ -46,8 +46,8 @@ impl Mounted {
         &self.point
     }
 
-    /// The process that serves the mount, if any. A server of erofast is the child of its mount
-    /// helper, which has only one thread.
+    /// The process that serves the mount, if any. For erofast this is the server, a child of the
+    /// mount helper, which has only one thread.
     pub fn daemon(&self) -> Option<u32> {
         let started = self.daemon.as_ref()?.id();
         let serves = |pid: &u32| process_threads(*pid).len() > 1 && name(*pid) == name(started);
@@ -101,7 +101,7 @@ impl Mounted {
         }
     }
 
-    /// Unmounts, and returns the first error.
+    /// Unmounts the image and ends its daemon; returns the first error.
     pub fn unmount(mut self) -> Result<()> {
         self.release()
     }

@@ -28,7 +28,7 @@ pub enum Engine {
     },
     /// This project's mount, with options of `erofast mount -o`.
     Erofast {
-        /// The text after the colon: "percpu,hipri".
+        /// The text after the colon, such as "percpu,hipri".
         options: String,
     },
 }
@@ -40,14 +40,14 @@ pub struct Module {
     pub name: String,
     /// The file, uncompressed.
     pub path: PathBuf,
-    /// Parameters in modprobe's syntax: "reserved_pages=64".
+    /// Parameters in modprobe's syntax, such as "reserved_pages=64".
     pub parameters: String,
 }
 
 impl FromStr for Module {
     type Err = LabError;
 
-    /// `PATH[,PARAMETER=VALUE...]`.
+    /// Parses `PATH[,PARAMETER=VALUE...]`.
     fn from_str(text: &str) -> Result<Self, LabError> {
         let (path, parameters) = text.split_once(',').unwrap_or((text, ""));
         if path.is_empty() {

@@ -5,8 +5,8 @@ use std::path::Path;
 use super::{Engine, Site, missing, mount_point};
 use crate::{Interrupt, LabError, Progress, Result};
 
-/// The engines that can mount the image. Engines that the user named must be able to. If none is
-/// named, engines of the default list that cannot are left out, with a notice.
+/// The engines that can mount the image. Engines that the user named must be able to mount it. If
+/// none is named, engines of the default list that cannot mount it are left out, with a notice.
 pub(crate) fn present(
     named: &[Engine],
     site: &Site,
@@ -27,7 +27,8 @@ pub(crate) fn present(
             Err(error) => return Err(error),
         }
     }
-    // If none can, the image is to blame, and the error of the last engine describes it best.
+    // If no engine can mount the image, the image is to blame, and the error of the last engine
+    // describes the problem best.
     if engines.is_empty() {
         let none = || LabError::Usage("no engine was given".into());
         return Err(failed.pop().unwrap_or_else(none));

@@ -1,4 +1,5 @@
-//! Checks, before anything starts, for what an engine needs; one line says what is missing.
+//! Checks an engine's requirements before anything is started. An error is one line that says what
+//! is missing.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The image and the program that every engine mounts with, and the mount points.
+//! What all engines need to mount: the image, the program and the mount points.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ pub(crate) fn mount_point(points: &Path, name: &str) -> Result<PathBuf> {
 /// The parameters that all engines need to mount.
 #[derive(Debug, Clone)]
 pub struct Site {
-    /// The image, absolute.
+    /// Absolute path of the image.
     pub image: PathBuf,
     /// The `erofast` binary that `erofast:...` engines run.
     pub erofast: PathBuf,
@@ -25,7 +25,8 @@ pub struct Site {
 }
 
 impl Site {
-    /// Creates a site with the absolute path of the image, for engines that change their directory.
+    /// Creates a site with the absolute path of the image, for engines that change their working
+    /// directory.
     pub(crate) fn new(image: &Path, erofast: &Path) -> Result<Site> {
         let absolute = image.canonicalize();
         Ok(Site {

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use sha2::{Digest, Sha256};
 
-/// Device, inode, size, and the times of the last changes with nanoseconds: equal for a file that
-/// nobody wrote to.
+/// Device, inode, size, and the times of the last changes with nanoseconds: they stay the same as
+/// long as nobody writes to the file.
 #[derive(Debug, Clone, PartialEq)]
 struct Identity([u64; 3], [(i64, i64); 2]);
 
@@ -25,7 +25,7 @@ impl Identity {
     }
 }
 
-/// Shared by everything that mounts the image; the default one watches nothing.
+/// Shared by everything that mounts the image; the default watches nothing.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Watch(Option<Arc<Mutex<Seen>>>);
 
@@ -35,7 +35,7 @@ struct Seen {
     sha256: String,
     /// None if the last check found no file.
     identity: Option<Identity>,
-    /// The first thing found in place of the image.
+    /// SHA-256 of the first other file found in place of the image, or the error of reading it.
     other: Option<String>,
 }
 
@@ -53,14 +53,14 @@ impl Watch {
         Ok((Watch(Some(Arc::new(Mutex::new(seen)))), bytes, sha256))
     }
 
-    /// Checks the image.
     pub(crate) fn look(&self) {
         if let Some(seen) = &self.0 {
             seen.lock().unwrap_or_else(PoisonError::into_inner).look();
         }
     }
 
-    /// If the image was replaced meanwhile: the SHA-256 of the other image, or why it has none.
+    /// The SHA-256 of the file found in place of the image, or the error of reading it; none if the
+    /// image is still the same.
     pub(crate) fn other(&self) -> Option<String> {
         let seen = self.0.as_ref()?.lock();
         seen.unwrap_or_else(PoisonError::into_inner).other.clone()

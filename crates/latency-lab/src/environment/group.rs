@@ -11,7 +11,7 @@ use crate::mounts::mountinfo;
 pub(crate) struct Quota {
     pub(super) quota_us: i64,
     pub(super) period_us: i64,
-    /// The group that imposes it.
+    /// The group that imposes the quota.
     directory: PathBuf,
 }
 

@@ -19,8 +19,8 @@ pub struct Image {
     pub sha256: String,
     /// The file system that contains the image, and its device: "ext4 on /dev/vda1".
     pub filesystem: Option<String>,
-    /// Both hashes, if another image was mounted or was there at the end of the run; then the run
-    /// is not valid.
+    /// A line with both hashes, if another image was mounted or found at the end of the run; the
+    /// run is then not valid.
     pub changed: Option<String>,
     #[serde(skip)]
     pub(super) watch: Watch,
@@ -45,7 +45,6 @@ impl Image {
         self.path.is_empty() && self.sha256.is_empty()
     }
 
-    /// Checks the image once more.
     pub(super) fn ended(self) -> Image {
         self.watch.look();
         Image {

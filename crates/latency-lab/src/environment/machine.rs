@@ -1,4 +1,4 @@
-//! Settings of the machine that span several files.
+//! Reads settings of the machine from /proc and /sys.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,7 +11,7 @@ pub(super) fn line(path: &str) -> Option<String> {
     Some(text.lines().next()?.trim().to_owned())
 }
 
-/// The names of all CPUs' governors, each once.
+/// The names of the CPUs' frequency governors, each once.
 pub(super) fn governors() -> Option<String> {
     let cpus = fs::read_dir("/sys/devices/system/cpu").ok()?.flatten();
     let governors: BTreeSet<String> = cpus
@@ -31,7 +31,7 @@ pub(super) fn sched_ext() -> Option<String> {
     Some(state + &name.unwrap_or_default())
 }
 
-/// The kernel's mitigations for CPU vulnerabilities, without those that this CPU lacks.
+/// The kernel's mitigation for each vulnerability that this CPU has.
 pub(super) fn mitigations() -> BTreeMap<String, String> {
     let directory = fs::read_dir("/sys/devices/system/cpu/vulnerabilities");
     let files = directory.into_iter().flatten().flatten();
@@ -44,7 +44,7 @@ pub(super) fn mitigations() -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Parses /proc/swaps, whose lines have path, type, size and more.
+/// Parses /proc/swaps, whose lines contain path, type, size and more.
 pub(super) fn swaps(table: &str) -> BTreeMap<String, u64> {
     let lines = table.lines().skip(1);
     let swap = |line: &str| {

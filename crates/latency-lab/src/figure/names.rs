@@ -15,7 +15,7 @@ pub(crate) fn stored<'a>(engines: impl Iterator<Item = (&'a str, usize)>) -> Vec
     both.map(number).collect()
 }
 
-/// "erofast", and "erofast (2)" for the second engine of this name.
+/// An engine's name in reports: "erofast", or "erofast (2)" for the second engine of this name.
 pub(crate) fn label(name: &str, number: usize) -> String {
     match number {
         0 | 1 => name.into(),

@@ -9,8 +9,8 @@ use crate::table::Table;
 /// A column's name and its figure.
 type Column = (&'static str, fn(&Summary) -> f64);
 
-/// The columns of the table in the kernel's patch, starting with the one that shifts are computed
-/// from.
+/// The columns of a figure's table, which are those of the kernel patch, starting with the one that
+/// shifts are computed from.
 const FIGURES: [Column; 5] = [
     ("median", |s| s.median),
     ("average", |s| s.average),
@@ -46,7 +46,7 @@ impl Figure {
         Table::words(&self.name, self.rows.iter().map(row).collect()).coloured()
     }
 
-    /// "  355 ms  lower, -85 to -74 %".
+    /// The median of a row and its comparison, such as "  355 ms  lower, -85 to -74 %".
     pub(crate) fn claim(&self, row: &Row) -> String {
         let median = |it: Summary| amount(it.median, &self.unit);
         let median = row.summary().map_or("n/a".into(), median);
@@ -56,7 +56,7 @@ impl Figure {
         format!("{median:>9}  {}", judged(shift, &self.unit))
     }
 
-    /// The claims about each row but the first, in words.
+    /// The claims about all rows except the first, in words.
     pub(crate) fn verdicts(&self) -> impl Iterator<Item = (String, &Comparison)> {
         self.rows.iter().filter_map(|row| {
             let shift = row.against_first.as_ref()?;
@@ -66,8 +66,8 @@ impl Figure {
     }
 }
 
-/// A value with its unit, with microseconds converted to a suitable one: three digits, unless the
-/// integer part has more or the unit does not allow it.
+/// A value with its unit; microseconds are converted to a suitable unit. The value has three
+/// digits, unless its integer part has more or the unit does not allow decimals.
 pub(crate) fn amount(value: f64, unit: &str) -> String {
     if value.is_nan() {
         return "n/a".into();
@@ -96,7 +96,7 @@ pub(crate) fn count(number: usize, noun: &str) -> String {
     }
 }
 
-/// "lower, -85 to -74 %"; "inconclusive (-3 to +8 %)".
+/// A comparison in words: "lower, -85 to -74 %" or "inconclusive (-3 to +8 %)".
 pub(crate) fn judged(comparison: &Comparison, unit: &str) -> String {
     let interval = match comparison.verdict {
         Verdict::NotShown => possible(comparison, unit).map(|it| format!(" ({it})")),
@@ -110,7 +110,7 @@ pub(crate) fn judged(comparison: &Comparison, unit: &str) -> String {
     )
 }
 
-/// The shift, rounded by the width of its interval; in parentheses if it is not claimed.
+/// The shift, rounded according to the width of its interval; in parentheses if it is not claimed.
 fn difference(comparison: &Comparison, unit: &str) -> String {
     let text = match (comparison.difference_percent, comparison.difference) {
         (Some(percent), _) => percentage(percent, comparison.interval_percent),
@@ -147,7 +147,7 @@ pub(crate) fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
-/// "12 comparisons: 3 lower, 9 inconclusive."; empty if nothing is compared.
+/// Counts the verdicts: "12 comparisons: 3 lower, 9 inconclusive."; empty if nothing is compared.
 pub(crate) fn tally(figures: &[Figure]) -> String {
     let rows = figures.iter().flat_map(|figure| &figure.rows);
     let verdicts = rows.filter_map(|row| row.against_first.as_ref().map(|it| it.verdict));
@@ -179,7 +179,7 @@ fn word(verdict: Verdict) -> &'static str {
     }
 }
 
-/// "-85 to -74 %"; none if there are too few samples.
+/// The interval of a shift, such as "-85 to -74 %"; none if there are too few samples.
 fn interval(comparison: &Comparison, unit: &str) -> Option<String> {
     let percent = comparison.interval_percent.map(|it| {
         let show = |percent| percentage(percent, Some(it));
@@ -222,14 +222,15 @@ pub(crate) fn medians(figures: &[Figure], first: &str) -> String {
             .is_some_and(|it| interval(it, "").is_some())
     }) {
         true => format!(
-            "Medians; {sure:.0} % interval of the shift from the first {first}, all rows together \
-             (possible shifts)."
+            "Medians; {sure:.0} % intervals of shifts from the first {first}, for all rows \
+             together (possible shifts)."
         ),
         false => "Medians.".into(),
     }
 }
 
-/// "lower: -81 % (99 % interval -85 to -74 %), p < 0.0001 (corrected for 6 comparisons)".
+/// A verdict with its figures: "lower: -81 % (99 % interval -85 to -74 %), p < 0.0001 (corrected
+/// for 6 comparisons)".
 pub(crate) fn verdict(comparison: &Comparison, unit: &str) -> String {
     let mut text = word(comparison.verdict).to_owned();
     let sure = (1.0 - LEVEL) * 100.0;

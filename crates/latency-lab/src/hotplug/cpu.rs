@@ -16,8 +16,8 @@ const CPUS: &str = "/sys/devices/system/cpu";
 pub(super) struct Cpu {
     number: u32,
     switch: PathBuf,
-    /// A process that takes the CPU online when its standard input ends, at the latest with the
-    /// lab.
+    /// A process that brings the CPU back online when its standard input is closed, at the latest
+    /// when the lab ends.
     keeper: Child,
 }
 
@@ -81,8 +81,8 @@ fn switch(number: u32) -> PathBuf {
     PathBuf::from(format!("{CPUS}/cpu{number}/online"))
 }
 
-/// Whether the worker of `cpu` among the threads of a daemon may run only there. None if the daemon
-/// has no thread of that name.
+/// Whether the daemon's worker for `cpu` may run only on that CPU. None if the daemon has no such
+/// thread.
 pub(super) fn is_pinned(daemon: u32, cpu: u32) -> Option<bool> {
     let tasks = fs::read_dir(format!("/proc/{daemon}/task")).ok()?;
     let name = format!("erofs_worker/{cpu}");
@@ -106,7 +106,7 @@ mod tests {
         let mut keeper = keeper(&switch).unwrap();
         assert!(keeper.try_wait().unwrap().is_none());
         assert_eq!(fs::read(&switch).unwrap(), b"0");
-        // As the kernel does when a process is killed.
+        // Closes the pipe, as the kernel does when a process is killed.
         drop(keeper.stdin.take());
         assert!(keeper.wait().unwrap().success());
         assert_eq!(fs::read(&switch).unwrap(), b"1\n");

@@ -1,4 +1,4 @@
-//! The cycles: the CPU goes offline and comes online, and its worker must be pinned to it again.
+//! The cycles: the CPU goes offline and comes back, and its worker must be pinned to it again.
 
 use std::path::Path;
 use std::process::Command;
@@ -26,14 +26,14 @@ const SEED: u64 = 1;
 /// Longest time that the CPU stays offline or online.
 const STAY_MS: usize = 80;
 
-/// Result of the cycles.
 #[derive(Debug, Default)]
 pub(super) struct Cycled {
     pub(super) counts: HotplugCounts,
     pub(super) offline_us: Vec<f64>,
     pub(super) online_us: Vec<f64>,
     pub(super) pin_us: Vec<f64>,
-    /// Cycles after which the worker was not pinned again; none if the engine has no such worker.
+    /// Number of cycles after which the worker was not pinned again; none if the engine has no such
+    /// worker.
     pub(super) not_pinned: Option<usize>,
 }
 
@@ -140,8 +140,8 @@ impl Experiment<'_> {
         let start = Instant::now();
         let mut seen = is_pinned(daemon, cpu.number());
         while seen != Some(true) && start.elapsed() < PIN {
-            // The thread may not exist while its CPU is offline, so its absence counts only after
-            // it was once seen.
+            // The thread may not exist while its CPU is offline, so its absence counts only once it
+            // has been seen.
             if seen.is_none() && cycled.not_pinned.is_none() && start.elapsed() > PIN / 5 {
                 return;
             }

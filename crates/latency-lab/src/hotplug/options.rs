@@ -17,9 +17,9 @@ pub struct HotplugOptions {
     pub engine: Engine,
     /// Number of cycles.
     pub cycles: usize,
-    /// The CPU; by default the last one that can go offline.
+    /// The CPU to take offline; by default the last one that can go offline.
     pub cpu: Option<u32>,
-    /// Threads that read meanwhile.
+    /// Number of threads that read meanwhile.
     pub readers: usize,
     /// A program launched while the CPU is offline, with `{}` for the mount point; may be empty.
     pub command: Vec<OsString>,

@@ -95,7 +95,7 @@ pub struct HotplugCounts {
     pub lost: u64,
     /// Number of wrong bytes in all reads.
     pub wrong_bytes: u64,
-    /// The slowest read.
+    /// Duration of the slowest read.
     pub slowest_us: f64,
     /// Whether the user stopped the run.
     pub interrupted: bool,
@@ -159,7 +159,7 @@ impl Readers {
         })
     }
 
-    /// Stops them; returns how many are still inside a request after `patience`.
+    /// Stops the readers; returns how many are still inside a request after `patience`.
     pub(super) fn stop(self, patience: Duration) -> u64 {
         self.stop.store(true, Ordering::Relaxed);
         let deadline = Instant::now() + patience;
@@ -260,7 +260,8 @@ mod tests {
     use super::*;
     use crate::scratch::Scratch;
 
-    /// Runs with a copy of the reference in which one byte is changed.
+    /// Runs two readers on a file in which the byte at `change`, if any, differs from the
+    /// reference.
     fn run(change: Option<usize>) -> HotplugCounts {
         let scratch = Scratch::new(&std::env::temp_dir()).unwrap();
         let right: Vec<u8> = (0..50_000u32).map(|byte| byte as u8).collect();

@@ -18,7 +18,7 @@ pub struct HotplugReport {
     /// The counts of all cycles.
     #[serde(flatten)]
     pub counts: HotplugCounts,
-    /// The worker of the CPU was pinned to it again after every cycle; none if the engine has no
+    /// Whether the CPU's worker was pinned to it again after every cycle; none if the engine has no
     /// thread of that name.
     pub repinned: Option<bool>,
     /// Whether all cycles were completed, and nothing was lost, wrong or left unpinned.
@@ -29,7 +29,7 @@ pub struct HotplugReport {
     pub cpu: u32,
     /// The engine that the reference was read from.
     pub reference: String,
-    /// Threads that read.
+    /// Number of threads that read.
     pub readers: usize,
     /// How long the kernel took to take the CPU offline.
     pub offline_us: Option<Summary>,

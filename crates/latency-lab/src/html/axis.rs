@@ -1,11 +1,12 @@
 //! Scales of a chart: positions of values, and ticks.
 
-/// Beyond this ratio of largest to smallest, a logarithmic axis shows more.
+/// If the ratio of the largest to the smallest value exceeds this, the axis is logarithmic.
 const WIDE: f64 = 20.0;
 /// Approximate number of ticks that a narrow chart has room for.
 const TICKS: f64 = 5.0;
 
-/// An axis that includes zero at one end or in between; a logarithmic one has no zero.
+/// A linear axis, which includes zero at one end or in between, or a logarithmic axis, which has no
+/// zero.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Axis {
     low: f64,

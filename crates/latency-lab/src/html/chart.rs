@@ -9,7 +9,8 @@ use super::{amount, escape, style, tick};
 use crate::figure::{Figure, Row, verdict};
 use crate::statistics::Comparison;
 
-/// Drawing units; the page scales them. Narrow enough that text stays readable on a phone.
+/// Width in drawing units, which the page scales; it is small enough that text stays readable on a
+/// phone.
 pub(super) const WIDTH: f64 = 480.0;
 const LEFT: f64 = 52.0;
 const RIGHT: f64 = 24.0;
@@ -42,7 +43,7 @@ impl Canvas {
         self.height - BOTTOM
     }
 
-    /// Vertical lines with their values below.
+    /// Draws vertical lines with their values below.
     fn value_ticks(&mut self, title: &str, unit: &str) {
         for value in self.x.ticks() {
             self.below_tick(along(self.x.place(value)), &tick(value, unit));
@@ -188,7 +189,7 @@ pub(super) fn strip(figure: &Figure) -> String {
     canvas.end()
 }
 
-/// The samples in the order of the run, which shows drift of the machine.
+/// The samples in the order of the run, which shows whether the machine drifted.
 pub(super) fn over_the_run(figure: &Figure) -> String {
     let values = axis_of(&figure.rows);
     let counts = figure.rows.iter().map(|row| row.samples.len());
@@ -220,7 +221,7 @@ pub(super) struct Shift {
     pub(super) of: Comparison,
 }
 
-/// Shifts in per cent with their intervals; nothing if none has a percentage.
+/// A chart of the shifts in per cent with their intervals; empty if no shift has a percentage.
 pub(super) fn shifts(title: &str, shifts: &[Shift]) -> String {
     const ROW: f64 = 36.0;
     let drawn = shifts

@@ -23,8 +23,8 @@ pub(crate) fn time(us: f64) -> String {
     amount(us, "us")
 }
 
-/// A value on an axis, where values are round, without trailing zeros. Only microseconds have their
-/// unit here; other units are in the title of the axis.
+/// The label of a tick, without trailing zeros. Only times are labelled with their unit; other
+/// units are in the title of the axis.
 pub(crate) fn tick(value: f64, unit: &str) -> String {
     let (value, unit) = match unit {
         "us" if value >= 1e6 => (value / 1e6, " s"),

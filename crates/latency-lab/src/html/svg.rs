@@ -1,5 +1,5 @@
-//! The distributions of a launch experiment as one SVG file, for a page of documentation. Light or
-//! dark follows the reader's choice.
+//! The distributions of a launch experiment as one SVG file, for a documentation page. It follows
+//! the reader's choice of light or dark.
 
 use std::fmt::Write;
 
@@ -24,7 +24,7 @@ impl LaunchReport {
 fn drawing(report: &LaunchReport) -> String {
     let lines = remarks(report);
     let legend = report.engines.len().div_ceil(KEYS).max(1);
-    // Balances the lines: four engines are two and two.
+    // Balances the lines: four engines become two lines of two.
     let keys = report.engines.len().div_ceil(legend);
     let charts = MARGIN + (legend + 1) as f64 * LINE;
     let below = charts + CDF_HEIGHT + MARGIN;
@@ -56,7 +56,7 @@ fn drawing(report: &LaunchReport) -> String {
     out + "</svg>\n"
 }
 
-/// Whether there is no such figure, as for an engine without its own threads.
+/// Whether all values are zero, as for an engine that does not decompress in threads of its own.
 fn is_none(values: &[f64]) -> bool {
     values.iter().all(|value| *value == 0.0)
 }

@@ -42,7 +42,7 @@ impl Arch {
         format!("{}-linux-gnu", self.cpu())
     }
 
-    /// The package of QEMU with this CPU.
+    /// The Debian package with the QEMU that emulates this CPU.
     pub(super) fn qemu_package(self) -> &'static str {
         match self {
             Arch::Amd64 => "qemu-system-x86",
@@ -50,12 +50,12 @@ impl Arch {
         }
     }
 
-    /// QEMU with this CPU.
+    /// The QEMU program that emulates this CPU.
     pub(super) fn qemu(self) -> String {
         format!("/usr/bin/qemu-system-{}", self.cpu())
     }
 
-    /// QEMU's machine, and its CPU for an accelerator.
+    /// QEMU's machine type, and its CPU model for an accelerator.
     pub(super) fn machine(self, accelerator: &str) -> [&'static str; 2] {
         match (self, accelerator) {
             (Arch::Amd64, _) => ["q35", "max"],
@@ -82,7 +82,7 @@ impl Arch {
     }
 }
 
-/// Debian's name of the architecture.
+/// Debian's name for the architecture.
 impl fmt::Display for Arch {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {

@@ -17,7 +17,7 @@ use crate::error::Doing;
 use crate::launch;
 use crate::{LabError, Progress, Result};
 
-/// The third disk of QEMU's command line.
+/// The third disk on QEMU's command line.
 const IMAGE_DISK: &str = "/dev/vdc";
 
 /// Reports progress with lines on the console.
@@ -35,8 +35,8 @@ impl Progress for Console {
     }
 }
 
-/// Runs the job of the machine that `lab kernel` creates and powers the machine off. Fails anywhere
-/// except in the first process of such a machine.
+/// Runs the job of a machine that `lab kernel` has created, then powers the machine off. Fails
+/// anywhere except in the first process of such a machine.
 pub fn run_guest() -> Result<()> {
     if std::process::id() != 1 || !Path::new(JOB).exists() {
         let text = "lab guest: runs only as the first process of a virtual machine of lab kernel";

@@ -1,5 +1,5 @@
-//! The default image of the experiment: the fetched compiler proper, with its
-//! libraries and a small program to check.
+//! The default image of the experiment: the fetched compiler proper, its libraries and a small
+//! program for it to check.
 
 use std::fs;
 use std::path::Path;
@@ -13,8 +13,8 @@ use crate::compile;
 use crate::error::Doing;
 use crate::{Interrupt, LabError, Result};
 
-/// The image, which is in the work directory, and the command line of its program, with the image
-/// as root.
+/// The image, a file in the work directory, and the command line to run with the image as root
+/// directory.
 pub(super) struct Image {
     pub(super) bytes: u64,
     /// None if the image is the user's own.
@@ -55,7 +55,7 @@ pub(super) fn take_or_make(
 
 /// cc1 of the newest available compiler.
 fn compiler(arch: Arch, root: &Path) -> Result<String> {
-    // Debian's GCC 14 has cc1 in the second directory.
+    // Debian's GCC 14 installs cc1 in the second directory.
     let triplet = arch.triplet();
     let directories = ["lib", "libexec"].map(|name| format!("/usr/{name}/gcc/{triplet}"));
     let inside = |directory: &String| {

@@ -11,19 +11,18 @@ use super::work::Work;
 use crate::error::Doing;
 use crate::{Interrupt, LabError, Result};
 
-/// Files of the boot, as the sandbox sees them.
+/// The files to boot from, with their paths inside the sandbox.
 #[derive(Debug)]
 pub(super) struct Boot {
     pub(super) kernel: String,
     pub(super) initramfs: &'static str,
-    /// Memory of the machine.
     pub(super) memory_mib: u64,
 }
 
-/// The host's part of the tree: our own programs, each argument followed by its path in the tree.
-/// The host's libraries go to their usual places, since the programs execute themselves again. With
-/// LD_TRACE_LOADED_OBJECTS, any loader lists the libraries instead of starting the program.
-/// Programs for another CPU ($FOREIGN) are static.
+/// The host's part of the tree: our own programs. The arguments are these programs, each followed
+/// by its path in the tree. The host's libraries are copied to their usual places, since the
+/// programs execute themselves again. With LD_TRACE_LOADED_OBJECTS, any loader lists the libraries
+/// instead of starting the program. Programs for another CPU ($FOREIGN) are static.
 const OWN: &str = r#"
 rm -rf tree
 mkdir -p tree
@@ -37,13 +36,14 @@ while [ $# -gt 0 ]; do
 done
 "#;
 
-/// The packages' part: modules of the distribution, ordered by dependency (the experiment brings
-/// its own erofs, and those built into the kernel are skipped), busybox, fio and losetup. The last
-/// two have a separate root directory, since their libraries have the same names as the host's.
+/// The packages' part: modules of the distribution, ordered by dependency (without erofs, which the
+/// experiment builds itself, and without modules that are built into the kernel), busybox, fio and
+/// losetup. The last two have a separate root directory, since their libraries have the same names
+/// as the host's.
 const PACKED: &str = r#"
 cd /build
 depmod -b image "$RELEASE"
-# What it would rather have along, it does without.
+# Soft dependencies are not needed.
 rm -f "image/lib/modules/$RELEASE/modules.softdep"
 mkdir -p "tree$MODULES"
 for name in virtio_pci virtio_blk loop fuse erofs; do
@@ -60,7 +60,7 @@ cp machine/usr/bin/busybox tree/usr/bin
 for name in sh chroot cat env mount mkdir; do ln -sf busybox "tree/usr/bin/$name"; done
 for program in /usr/bin/fio /usr/sbin/losetup; do
     take machine "$program" tree/packages
-    # The process stays the same.
+    # Each command executes the next, so the process ID stays the same.
     printf '#!/bin/busybox sh\nexec /bin/busybox chroot /packages %s "$@"\n' "$program" > "tree$program"
     chmod 755 "tree$program"
 done
@@ -71,7 +71,8 @@ cd tree
 find . | busybox cpio -o -H newc > ../initramfs
 "#;
 
-/// Mounts what every program needs, then replaces itself with this program.
+/// The init script: it mounts the file systems that every program needs, then executes
+/// `erofast-lab`.
 fn init() -> String {
     format!(
         "#!/bin/busybox sh
@@ -90,7 +91,6 @@ exec {LAB} {}
     )
 }
 
-/// Creates the archive.
 pub(super) fn make(
     job: &Job,
     programs: &Programs,
@@ -140,7 +140,8 @@ pub(super) fn make(
     })
 }
 
-/// Path of the kernel inside the sandbox. Since 6.17, packages have the kernel beside its modules.
+/// Path of the kernel inside the sandbox. Since 6.17, packages contain the kernel beside its
+/// modules.
 fn kernel(packages: &Packages, work: &Work) -> Result<String> {
     let release = &packages.release;
     let places = [

@@ -23,12 +23,12 @@ pub(super) const MODULES: &str = "/modules";
 pub(super) const ORDER: &str = "/modules/order";
 /// Arguments of this program, `erofast-lab`, in the machine.
 pub(super) const GUEST: [&str; 2] = ["lab", "guest"];
-/// A separate filesystem, which the packages' programs see too.
+/// Mount point of a separate filesystem for the image, which the packages' programs see too.
 pub(super) const IMAGE_DIRECTORY: &str = "/image";
 pub(super) const IMAGE: &str = "/image/image.erofs";
 pub(super) const LAB: &str = "/usr/bin/erofast-lab";
 pub(super) const EROFAST: &str = "/usr/bin/erofast";
-/// The disk that the random reader of the load reads: the first of QEMU's command line.
+/// The disk that the load's random reader reads: the first on QEMU's command line.
 pub(super) const READER_DISK: &str = "/dev/vda";
 /// Engines of erofast in addition to the kernel's variants, one for each transport.
 const DEVICE: &str = "erofast:percpu,hipri,io_uring=off";
@@ -108,7 +108,8 @@ impl Job {
     }
 }
 
-/// Each variant with each number of pages (0 is not part of the name), and erofast.
+/// The engines to compare: each variant with each number of reserved pages (0 is not part of the
+/// name), and erofast.
 fn engines(reserved_pages: &[u32]) -> Result<Vec<Engine>> {
     let module = |pages: u32, variant: Variant| {
         let parameters = format!("reserved_pages={pages}");

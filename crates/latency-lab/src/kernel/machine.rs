@@ -22,7 +22,7 @@ use crate::{Interrupt, LabError, Progress, Result};
 /// Size of the disk for the load's random reader: a sparse file on the host, which the guest cannot
 /// recognise as sparse.
 const READER_BYTES: u64 = 500 << 20;
-/// Room for the report.
+/// Size of the disk for the report.
 const RESULT_BYTES: u64 = 64 << 20;
 /// Time limits from QEMU's start to the guest's first message: with KVM, which hangs if it is
 /// broken, and with emulation.
@@ -62,7 +62,8 @@ fn unprepared(reason: String) -> Failed {
     LabError::Preparation(reason).into()
 }
 
-/// QEMU 10.0.2 occasionally dies of a failed assertion during start (msix_table_mmio_write).
+/// How often QEMU is started again if it crashes: version 10.0.2 occasionally fails an assertion
+/// while starting (msix_table_mmio_write).
 const STARTS_AGAIN: usize = 2;
 
 /// Boots, and boots again if QEMU crashed before the guest was up.
@@ -140,7 +141,7 @@ impl Machine<'_> {
         }
     }
 
-    /// "QEMU emulator version 10.0.2 (Debian ...)" is "QEMU 10.0.2".
+    /// QEMU's name and version: "QEMU 10.0.2", from "QEMU emulator version 10.0.2 (Debian ...)".
     fn version(&self) -> Result<String> {
         let mut command = self.sandbox.command(&self.packages.arch.qemu());
         let text = printed("asking QEMU for its version", command.arg("--version"))?;
@@ -265,7 +266,7 @@ struct GuestState {
     measures: bool,
     done: bool,
     error: Option<String>,
-    /// The last line that was not for us, mostly from the kernel.
+    /// The last line that was not a message to the host, usually from the kernel.
     other: String,
 }
 
@@ -344,8 +345,8 @@ mod tests {
     use super::*;
     use crate::Silent;
 
-    /// Fails `failures` times, then works; returns whether it came up, and how often it was
-    /// started.
+    /// Boots a machine that fails `failures` times and then works; returns whether it came up, and
+    /// how often it was booted.
     fn started(failures: usize, failed: fn(String) -> Failed) -> (bool, usize) {
         let mut starts = 0;
         let boot = |_: &mut dyn Progress| {

@@ -1,8 +1,8 @@
 //! Compares the kernel's own variants of EROFS in a dedicated machine. This repeats the experiment
 //! of the kernel patch that added per-CPU threads, without building a kernel.
 //!
-//! Each stage leaves its result in the work directory; if the user keeps that, the next run reuses
-//! the results:
+//! Each stage leaves its result in the work directory; if the user keeps this directory, the next
+//! run reuses the results:
 //!
 //! * `packages` fetches the distribution's kernel, its headers and source, a compiler and QEMU, and
 //!   unpacks them below a separate directory. Nothing is installed, and no package's scripts run.
@@ -11,7 +11,7 @@
 //! * `programs` finds erofast for that CPU.
 //! * `module` builds `fs/erofs` alone, once for each variant.
 //! * `initramfs` packs what the machine needs.
-//! * `machine` boots it and listens.
+//! * `machine` boots the machine and listens to its console.
 //! * `guest` is this same program inside the machine. It runs the launch experiment of
 //!   [`crate::launch`] with one engine for each variant.
 

@@ -46,7 +46,7 @@ pub struct KernelOptions {
     pub mirror: String,
     /// The suite of the kernel and of QEMU, such as "bookworm-backports" or "trixie".
     pub suite: String,
-    /// How long the machine may begin new launches; the last round ends later.
+    /// The machine begins no new round of launches after this time; the last round ends later.
     pub time: Duration,
 }
 

@@ -55,7 +55,7 @@ END
 /// apt only warns about an unreachable mirror; here it is an error.
 const UPDATE: &str = "apt-get update -qq -o APT::Update::Error-Mode=any";
 
-/// The newest kernel in the flavour for virtual machines.
+/// Describes the newest kernel of the flavour for virtual machines.
 const NEWEST: &str = r#"apt-cache show --no-all-versions "linux-image-cloud-$ARCH:$ARCH""#;
 
 /// Fetches the packages. The kernel's headers depend on the compiler that built the kernel
@@ -94,13 +94,13 @@ fetch $TOOLS $tools "$compiler"
 (cd source && apt-get download -qq "$SOURCE=$VERSION")
 "#;
 
-/// Unpacks the packages. They expect the links of a merged /usr, and update-alternatives would make
-/// the link of awk. Files of another kernel, left by an earlier run, would mix with this one's. A
-/// link to a directory must stay a link, which dpkg-deb -x does not ensure.
+/// Unpacks the packages. The packages expect the symlinks of a merged /usr. The symlink for awk is
+/// created here, since update-alternatives does not run. Files of another kernel from an earlier
+/// run are removed first. Unlike dpkg-deb -x, tar can keep symlinks to directories.
 const UNPACK: &str = r#"
 merged() { for name; do mkdir -p "usr/$name"; ln -s "usr/$name" "$name"; done; }
 unpack() { for package; do dpkg-deb --fsys-tarfile "$package" | tar -x --keep-directory-symlink; done; }
-# unpacked DIRECTORY PACKAGE...: there, as a root directory.
+# unpacked DIRECTORY PACKAGE...: unpacks packages there, as into a root directory.
 unpacked() (
     mkdir -p "$1"
     cd "$1"
@@ -124,9 +124,9 @@ unpacked build/source "$apt"/source/*.deb
 pub(super) struct Packages {
     /// The kernel's CPU architecture.
     pub(super) arch: Arch,
-    /// "6.12.95+deb12-cloud-amd64"
+    /// The kernel's release, such as "6.12.95+deb12-cloud-amd64".
     pub(super) release: String,
-    /// The version of its package.
+    /// The version of the kernel's package.
     pub(super) version: String,
 }
 
@@ -190,7 +190,7 @@ impl Packages {
         Ok(kernel)
     }
 
-    /// "linux-source-6.12", from "6.12.95+deb12-cloud-amd64".
+    /// The name of the source package, such as "linux-source-6.12" for "6.12.95+deb12-cloud-amd64".
     fn source(&self) -> String {
         let numbers: Vec<&str> = self.release.split('.').take(2).collect();
         format!("linux-source-{}", numbers.join("."))

@@ -10,7 +10,6 @@ use super::options::KernelOptions;
 use crate::error::Doing;
 use crate::{LabError, Result};
 
-/// Paths of the programs.
 #[derive(Debug)]
 pub(super) struct Programs {
     pub(super) lab: PathBuf,
@@ -20,7 +19,8 @@ pub(super) struct Programs {
 }
 
 impl Programs {
-    /// This program and the `erofast` beside it, or those of `--programs` or for another CPU.
+    /// Finds the programs: this program and `options.erofast`, or, with `--programs` or for another
+    /// CPU, programs built by `make static`.
     pub(super) fn find(options: &KernelOptions) -> Result<Programs> {
         let foreign = options.arch != Arch::of_this_machine()?;
         let own = std::env::current_exe().doing("looking for", "this program")?;
@@ -50,7 +50,8 @@ impl Programs {
 }
 
 /// Finds a program by the name that `make static` gives it or, if `--programs` names the directory,
-/// by its installed name. Without that option, the installed program is for this machine.
+/// by its installed name. Without that option the installed name does not count, since that program
+/// is for the host's CPU.
 fn in_directory(directory: &Path, name: &str, options: &KernelOptions) -> Result<PathBuf> {
     let cpu = options.arch.cpu();
     let mut names = vec![format!("{name}-{cpu}")];
@@ -71,7 +72,7 @@ fn in_directory(directory: &Path, name: &str, options: &KernelOptions) -> Result
 
 /// Size of a program header of ELF.
 const PROGRAM_HEADER: usize = 56;
-/// Type of the program header that has the path of a loader.
+/// Type of the program header that contains the path of a loader.
 const PT_INTERP: u32 = 3;
 
 /// Checks that a program is for this CPU and, if it is not the host's, that it is static: the

@@ -7,7 +7,7 @@ use crate::error::Doing;
 use crate::launch::LaunchReport;
 use crate::{LabError, Result};
 
-/// The second disk of QEMU's command line.
+/// The second disk on QEMU's command line.
 const DISK: &str = "/dev/vdb";
 
 /// Writes the report to the result disk.

@@ -1,5 +1,5 @@
-//! Builds the module for the running kernel, which adds per-CPU threads to a distribution's kernel
-//! without building a whole kernel.
+//! Builds the module for the running kernel. It brings per-CPU threads to a distribution's kernel,
+//! so no whole kernel has to be built.
 
 use std::fs;
 use std::path::{Path, PathBuf};

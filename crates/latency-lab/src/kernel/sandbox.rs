@@ -1,7 +1,7 @@
 //! Runs programs of the fetched packages, with the unpacked packages as their root directory.
 //!
 //! The programs run in a separate mount namespace, where only they see the devices they need.
-//! Whatever ends the last of them, the mounts disappear with the namespace. Without root, a user
+//! However the last of them ends, the mounts disappear with the namespace. Without root, a user
 //! namespace is used too.
 
 use std::path::PathBuf;

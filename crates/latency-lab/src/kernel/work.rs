@@ -8,17 +8,17 @@ use crate::Result;
 use crate::error::Doing;
 use crate::scratch::{ON_DISK, Scratch};
 
-/// Packages, their unpacked files, modules, and the machine's files.
+/// The work directory: packages, their unpacked files, modules, and the machine's files.
 #[derive(Debug)]
 pub(super) struct Work {
     path: PathBuf,
-    /// Nothing is ever mounted below it, except in the private mount namespaces of
+    /// Nothing is ever mounted below this directory, except in the private mount namespaces of
     /// [`super::sandbox`].
     _scratch: Option<Scratch>,
 }
 
 impl Work {
-    /// Opens the part of `keep` for one CPU.
+    /// Opens the subdirectory of `keep` for one CPU architecture, or a temporary directory.
     pub(super) fn open(keep: Option<&Path>, arch: Arch) -> Result<Work> {
         let (path, scratch) = match keep {
             Some(path) => {

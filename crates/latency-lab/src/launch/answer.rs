@@ -105,7 +105,7 @@ impl LaunchReport {
                 |engine| losses(engine, |sample| &sample.slept_in),
             ),
         ];
-        // All commands have the same source.
+        // For commands, the queue source is always the same.
         if self.experiment == Experiment::Launch {
             tables.push(lines("queue delay", |engine| engine.queue_source.clone()));
         }
@@ -133,7 +133,7 @@ impl LaunchReport {
         self.engines.iter().map(table).collect()
     }
 
-    /// A sentence on whether launches are shorter.
+    /// A sentence that says whether launches take less time.
     fn sentence(&self) -> String {
         let launch = &self.figures()[0];
         let from = match self.experiment {
@@ -176,7 +176,6 @@ impl LaunchReport {
         format!("Against {}, {}.", first.name, parts.join("; "))
     }
 
-    /// Describes the run.
     fn run(&self) -> Table {
         let mut rows = match self.experiment {
             Experiment::Launch => vec![("command".to_owned(), self.command.join(" "))],
@@ -288,7 +287,6 @@ fn names(rows: &[&Row]) -> String {
     names.join(" and ")
 }
 
-/// The size of the shift.
 fn size(row: &Row) -> String {
     let Some(comparison) = &row.against_first else {
         return String::new();
@@ -300,7 +298,7 @@ fn size(row: &Row) -> String {
     }
 }
 
-/// "of 10200: 7900 fio[120], 1100 ...".
+/// The total wait and the threads it was spent behind: "of 10200: 7900 fio[120], 1100 ...".
 fn behind(engine: &EngineReport) -> String {
     let blocked = engine.behind();
     let total: f64 = blocked.iter().map(|blocked| blocked.total_us).sum();
@@ -312,7 +310,8 @@ fn behind(engine: &EngineReport) -> String {
     }
 }
 
-/// "events_unbound flush_to_ldisc 12 of 230 (longest 51)".
+/// The work items by queue and function: "events_unbound flush_to_ldisc 230 in 12.0 items (longest
+/// 51)".
 fn work_items(engine: &EngineReport) -> String {
     let queues = engine.by_workqueue();
     if queues.is_empty() {
@@ -329,7 +328,7 @@ fn work_items(engine: &EngineReport) -> String {
     known(engine, queues.iter().take(5).map(word).collect())
 }
 
-/// "softirq NET_RX 120 in 3.5 (longest 80)".
+/// The losses by name: "softirq NET_RX 120 in 3.5 (longest 80)".
 fn losses(engine: &EngineReport, of: fn(&Sample) -> &[Loss]) -> String {
     let word = |(count, loss): &(f64, Loss)| {
         let (name, total, longest) = (&loss.name, loss.total_us, loss.longest_us);
@@ -376,7 +375,7 @@ fn known(engine: &EngineReport, words: Vec<String>) -> String {
     }
 }
 
-/// Facts to know about an engine's samples, by its name.
+/// Remarks on an engine's samples, each with the engine's name.
 fn remarks(engine: &EngineReport, valid: bool) -> Vec<(String, String)> {
     let mut lines: Vec<String> = launches(engine).into_iter().collect();
     lines.extend(engine.times_alone.as_ref().map(|alone| {
@@ -411,7 +410,7 @@ fn remarks(engine: &EngineReport, valid: bool) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Which launches the figures include, if some were spoilt.
+/// How many launches the figures include, if any were spoilt or thrown away.
 fn launches(engine: &EngineReport) -> Option<String> {
     let spoilt = engine.samples.iter().filter(|it| it.spoilt.is_some());
     let kept = match spoilt.count() {
@@ -423,7 +422,7 @@ fn launches(engine: &EngineReport) -> Option<String> {
     (!text.is_empty()).then(|| format!("{} in the figures{text}", count(all, "launch")))
 }
 
-/// How long the discarded launches took, next to those in the figures.
+/// How long the launches that were thrown away took, compared with those in the figures.
 fn thrown_away(engine: &EngineReport) -> String {
     let thrown = &engine.thrown_away;
     let times: Vec<f64> = thrown.iter().map(|it| it.time_us).collect();

@@ -10,9 +10,9 @@
 //!   the program (`requests.rs`). An engine that decompresses in the program's own thread has no
 //!   such waits.
 //! * **Whole path**: how long the program's first thread was off the CPU, blocked or preempted.
-//!   Blocked means from a page fault or read to the data, whatever did the work: kworkers of a loop
-//!   device, softirqs, a daemon, a disk. This is the delay that the user sees, whichever thread
-//!   decompresses.
+//!   Blocked means from a page fault or a read until the data is there, whatever did the work:
+//!   kworkers of a loop device, softirqs, a daemon, a disk. This is the delay that the user sees,
+//!   whichever thread decompresses.
 //!
 //! A command without a mount (`lab run`) decompresses nothing: its scheduling latency consists of
 //! the waits of all its own threads.
@@ -228,7 +228,7 @@ impl Launch {
     }
 
     /// Whether a run is unrelated to the launch. A command may need any kernel thread (for reclaim,
-    /// file systems or mounts), so for commands only the runs of other programs are.
+    /// file systems or mounts), so for commands only the runs of other programs are unrelated.
     fn is_foreign(&self, ran: Ran) -> bool {
         match self.waiting {
             Waiting::Program => ran.owner == Owner::Other,
@@ -311,7 +311,8 @@ impl Launch {
         is_known.then(|| us(ahead.map(Wait::length_ns).sum::<u64>()))
     }
 
-    /// The work item during which its worker waited, or else the next one that the worker started.
+    /// The work item that a worker was executing when it waited, or else the next item that it
+    /// started.
     fn work_of(&self, wait: &Wait) -> Option<&WorkRun> {
         let works = self.works.get(&wait.pid)?;
         let work = |at: usize| works.get(at).map(|&index| &self.report.works[index]);

@@ -21,19 +21,18 @@ pub(super) struct Foreign {
 /// Stands for kernel workers that decompress for mounts that are not measured.
 pub(super) const OTHER_MOUNT: &str = "the kernel for another EROFS mount";
 
-/// The CPU time of a launch.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(super) struct CpuTime {
-    /// By owner, summed over all CPUs.
+    /// CPU time by owner, summed over all CPUs.
     pub(super) by_owner_us: HashMap<Owner, f64>,
     pub(super) foreign: Foreign,
     /// Time that the program's first thread slept: from blocking to running again.
     pub(super) program_blocked_us: f64,
-    /// Time that this thread was runnable but did not run.
+    /// Time that the program's first thread was runnable but did not run.
     pub(super) program_preempted_us: f64,
-    /// Switches out of the selected threads.
+    /// Number of switches out of the selected threads.
     pub(super) left: u64,
-    /// Switches out of threads without a traced switch in.
+    /// Number of these switches that ended a run whose beginning is not in the trace.
     pub(super) not_entered: u64,
 }
 

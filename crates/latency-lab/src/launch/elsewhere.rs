@@ -71,7 +71,6 @@ impl Elsewhere {
         }
     }
 
-    /// Time lost to all interrupts.
     pub(super) fn interrupted_us(&self) -> f64 {
         // An empty sum is -0.
         self.interrupts.iter().map(|it| it.total_us).sum::<f64>() + 0.0

@@ -32,7 +32,7 @@ use crate::{Interrupt, LabError, Result};
 /// periodic check of a daemon.
 const FOREIGN_FLOOR_US: f64 = 500.0;
 
-/// The recorder's ring buffer per CPU: enough for a launch of seconds under load.
+/// The recorder's ring buffer per CPU: enough for a launch of several seconds under load.
 const BUFFER_KIB: usize = 48 << 10;
 
 /// Launches programs. Load and recorder run during its lifetime.
@@ -74,8 +74,7 @@ impl Ready {
         self.mounted.as_ref().map(Mounted::point)
     }
 
-    /// A program cannot start from a mount whose daemon is dead: reports the daemon, not the
-    /// program.
+    /// Returns an error if the daemon is dead: the program then fails, but the daemon is to blame.
     fn check(&mut self) -> Result<()> {
         self.mounted.as_mut().map_or(Ok(()), Mounted::check)
     }
@@ -187,8 +186,8 @@ impl<'a> Launcher<'a> {
         }
         if let Some(mounted) = mounted {
             threads.engine.extend(mounted.threads());
-            // This finds a mount that appeared during the launch; those that have gone were seen
-            // before.
+            // This finds mounts that appeared during the launch; those that are gone by now were
+            // seen before it.
             threads.mounts.look();
             mounted.unmount()?;
         }
@@ -440,7 +439,7 @@ fn is_daemon(side: &Side) -> bool {
 }
 
 /// While it exists, raises this thread above the load, so that it notices the end of the program
-/// soon. The program has already started and does not inherit the priority.
+/// promptly. The program has already started and does not inherit the priority.
 struct Urgency(Option<i32>);
 
 impl Urgency {
@@ -478,8 +477,8 @@ fn spoils(notice: &Notice, in_kernel: bool) -> bool {
     notice.spoils_figures() || in_kernel && notice.spoils_names()
 }
 
-/// Some kernels omit switches. Among the threads that the figures are based on, only a few may be
-/// missing.
+/// Some kernels omit switches. For the threads that the figures are based on, only a few switches
+/// may be missing.
 fn missing_switches(time: &CpuTime) -> Option<String> {
     let (missing, all) = (time.not_entered, time.left);
     (missing * 100 > all).then(|| {

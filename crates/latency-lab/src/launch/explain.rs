@@ -19,7 +19,7 @@ pub(super) fn cold(experiment: Experiment) -> &'static str {
     }
 }
 
-/// Printed below the table.
+/// The legend, which is printed below the table.
 pub const EXPLANATION: &str = "\
 scheduling latency  how long the threads that decompressed for one launch were runnable but not
                     running, added up over the launch. In the kernel: kworkers while they run
@@ -29,10 +29,10 @@ scheduling latency  how long the threads that decompressed for one launch were r
   wake-up           the part from being woken to running
   preempted         the part from being preempted to running again
 reads ahead         waits of erofast's companion, which reads ahead, and of the daemon's threads
-                    that serve it, unless the program waited for them: one of its requests was open
-                    at that thread, or the thread woke it. Included in no other figure. Before
-                    Linux 6.10, only the waits of the companion's own threads; the others are in the
-                    scheduling latency.
+                    that serve it, unless the program waited for them: one of its requests was
+                    pending at that thread, or the thread woke it. Included in no other figure.
+                    Before Linux 6.10, only the waits of the companion's own threads; the others
+                    are in the scheduling latency.
 whole path          how long the program's first thread was off the CPU, whatever served it: blocked
                     (from a page fault, a read or a wait of its own to running again) and preempted.
                     Defined alike for every engine.
@@ -41,7 +41,7 @@ worker, so
                     it is never added to the scheduling latency. n/a for FUSE mounts: their requests
                     queue in the kernel; the whole path has that time.
 n/a                 unknown, because the kernel left out switches of more than a quarter of the
-                    launches, or not a figure of this engine; 0 means that nothing waited
+                    launches, or because this engine has no such figure; 0 means that nothing waited
 interrupts          the part of the CPU time that interrupts and softirqs took (timer and
                     inter-processor interrupts of x86 are not traced)
 quota               how long the CPU quota of the lab's cgroup, or of one above it, throttled \
@@ -70,7 +70,7 @@ threads, on
 waits for a CPU     how long its threads were runnable but not running, added up over all of them
   wake-up           the part from being woken to running
   preempted         the part from being preempted to running again
-blocked             how long its first thread slept: in a page fault, a read, or until others end
+blocked             how long its first thread slept: in a page fault, a read or a wait of its own
 queue delay         from queueing a work item to its start, added up over the items that its threads
                     had the kernel's workers execute
 preemptions         how often one of its threads was preempted

@@ -138,7 +138,7 @@ impl Experiment {
         }
     }
 
-    /// The most figures that are compared.
+    /// The maximum number of figures that are compared.
     pub(super) fn compared(self) -> usize {
         match self {
             Experiment::Launch => LAUNCH.len(),
@@ -154,7 +154,7 @@ impl Experiment {
         }
     }
 
-    /// The kind of a report's rows.
+    /// The word for a row of the report.
     pub(super) fn row(self) -> &'static str {
         match self {
             Experiment::Launch => "engine",

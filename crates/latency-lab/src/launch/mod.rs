@@ -9,7 +9,8 @@
 //! engines.
 //!
 //! [`run`] takes these steps: options, trying the engines, environment, load, recorder, launches.
-//! Each is undone by dropping, in reverse order, whether the run succeeds, fails or ends by Ctrl-C.
+//! Each step is undone by dropping, in reverse order, whether the run succeeds, fails or ends by
+//! Ctrl-C.
 
 mod answer;
 mod attribute;

@@ -40,7 +40,7 @@ pub struct LaunchOptions {
     /// The program's working directory; `{}` stands for the mount point. By default the root
     /// directory or, for commands, the lab's working directory.
     pub directory: Option<PathBuf>,
-    /// A command line for the shell, run before each launch is mounted.
+    /// A shell command line that is run before the mount of each launch.
     pub prepare: Option<OsString>,
     /// Launches per engine that count.
     pub iterations: usize,
@@ -56,9 +56,9 @@ pub struct LaunchOptions {
     pub scratch: Option<PathBuf>,
     /// A disk that the load's random reader reads instead of a file.
     pub load_disk: Option<PathBuf>,
-    /// The command line that repeats the run, if not that of this process.
+    /// The command line that repeats the run, if it is not that of this process.
     pub repeat_with: Option<String>,
-    /// Lines for the reader of the report, in addition to those of the run itself.
+    /// Notices for the report, in addition to those of the run itself.
     pub notices: Vec<String>,
     /// A directory for the traces of each engine's median launch and its worst one.
     pub keep_traces: Option<PathBuf>,
@@ -166,8 +166,8 @@ impl LaunchOptions {
         }
     }
 
-    /// Whether a launch counts if only its time is known. It does without load: an idle machine's
-    /// kernel may omit switches, and only the time matters there.
+    /// Whether a launch counts if only its time is known. Without load it does, because the kernel
+    /// may omit switches while the machine is idle.
     pub(super) fn counts_times(&self) -> bool {
         self.times_only || self.load == LoadChoice::None
     }
@@ -202,7 +202,7 @@ impl LaunchOptions {
         self.root || self.directory.iter().any(names_mount) || self.command.iter().any(names_mount)
     }
 
-    /// The program's working directory; none for that of the lab.
+    /// The program's working directory; none if it is the lab's own.
     pub(super) fn directory_at(&self, point: Option<&Path>) -> Result<Option<PathBuf>> {
         let Some(directory) = &self.directory else {
             return Ok(point.map(|_| "/".into()));
@@ -264,7 +264,7 @@ fn is_no_program(word: &str) -> bool {
     word.chars().all(is_name) && in_path(word).is_none()
 }
 
-/// Whether `{}`, the mount point, is in a word.
+/// Whether a word contains `{}`, which stands for the mount point.
 pub(crate) fn names_mount(word: impl AsRef<OsStr>) -> bool {
     let mut pairs = word.as_ref().as_bytes().windows(2);
     pairs.any(|pair| pair == b"{}")

@@ -22,8 +22,8 @@ use crate::mounts::{Mount, made, mountinfo};
 /// The work function of fs/erofs for work queues; the function for kthreads has the same prefix.
 pub(super) const DECOMPRESS: &str = "z_erofs_decompressqueue";
 
-/// Most time from the completion of a read to queueing the work. It takes some microseconds, unless
-/// a hypervisor takes the CPU.
+/// Maximum time from the completion of a read until the work is queued. It takes a few
+/// microseconds, unless a hypervisor takes the CPU.
 const SOON_NS: u64 = 1_000_000;
 
 /// Lists the EROFS mounts of all namespaces (fs/erofs/sysfs.c).
@@ -40,7 +40,7 @@ pub(super) struct Mounts {
     files: bool,
     /// How many mounts the machine had made when we last looked for others.
     made: Option<u64>,
-    /// Whether more mounts were made in between, which may be gone.
+    /// Whether mounts were made between two looks, which may be gone again.
     more: bool,
 }
 
@@ -166,7 +166,7 @@ impl Origins {
 
 /// How a decompressing work item was queued.
 struct Item {
-    /// Time, and thread.
+    /// When the item was queued, and by which thread.
     key: (u64, i32),
     /// The device whose read completed right before, on the same CPU.
     done: Option<u32>,
@@ -174,7 +174,7 @@ struct Item {
 }
 
 fn items(trace: &Trace, queuer: &dyn Fn(i32) -> Queuer) -> Vec<Item> {
-    // The last completion on each CPU, which may queue next.
+    // The last completion on each CPU, whose handler may queue the next item.
     let mut done: HashMap<u32, (u64, u32)> = HashMap::new();
     let mut items = Vec::new();
     for event in &trace.events {
@@ -211,7 +211,7 @@ impl Mounts {
             (Some(done), None, _) if self.others.contains(&done) => Some(Origin::Other),
             // The program queued it, or a completion that interrupted the program.
             (Some(_), None, Queuer::Program) => None,
-            // Reads of a file are not queued by completions.
+            // For a file-backed mount, completions do not queue the item.
             (Some(_), None, _) => Some(Origin::Other),
             (None, None, Queuer::Program) => Some(Origin::Measured),
             (None, ..) => None,

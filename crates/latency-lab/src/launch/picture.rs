@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 
 use super::owner::Owner;
 
-/// Intervals that a launch is divided into; a page has no room for more.
+/// Number of intervals that a launch is divided into; a page has no room for more.
 const PIECES: u64 = 480;
-/// Number of longest waits that are kept.
+/// Number of waits that are kept: the longest ones.
 const WAITS: usize = 120;
 
 /// An interval of a CPU's time, in microseconds from the start of the launch.
@@ -51,7 +51,7 @@ pub struct Lane {
     pub ran: Vec<Stretch>,
 }
 
-/// One launch.
+/// The timeline of one launch.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Picture {
     /// Duration of the launch.
@@ -80,7 +80,7 @@ pub struct Blocked {
 }
 
 impl fmt::Display for Blocked {
-    /// `fio[120]`.
+    /// Formats the name and priority as `fio[120]`.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.priority {
             0 => out.write_str(&self.comm),
@@ -137,7 +137,6 @@ pub(super) fn common_name(comm: &str) -> &str {
     }
 }
 
-/// The picture of a launch.
 pub(super) fn picture(
     timeline: &Timeline,
     Range { start, end }: Range<u64>,

@@ -55,7 +55,7 @@ fn slept(timeline: &Timeline, window: &Range<u64>, pid: i32) -> u64 {
     sum
 }
 
-/// The items of one work queue and function within a launch that were queued by the program.
+/// The work items of one work queue and function that the program queued during a launch.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct QueueWaits {
     /// The work queue; empty if it is unknown.

@@ -21,8 +21,8 @@ use crate::statistics::{
 /// `program_off_cpu`, ... None if a figure is unknown for too many launches.
 pub type Against = BTreeMap<String, Option<Comparison>>;
 
-/// Launches with the recorder on, compared with interleaved launches of the same engine with it
-/// off. Both are timed by the lab's own clock.
+/// Launches with the recorder on, compared with interleaved launches of the same engine with the
+/// recorder off. Both are timed by the lab's own clock.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RecordingCost {
     /// Launch time without the recorder.
@@ -44,15 +44,15 @@ pub struct Outliers {
     pub launch: Vec<usize>,
 }
 
-/// Launches that count only for their time, and are in no figure of scheduling.
+/// Launches that count only for their time, and are part of no scheduling figure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimesAlone {
     /// Number of these launches.
     pub launches: usize,
     /// The fault in the recording of the first such launch.
     pub reason: String,
-    /// Whether there are too many of them: then the other launches' scheduling figures are not used
-    /// either.
+    /// Whether there are so many such launches that the scheduling figures of the others are not
+    /// used either.
     pub too_many: bool,
 }
 
@@ -67,13 +67,13 @@ pub struct EngineReport {
     /// The shell command line run before each launch, if several commands are compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prepare: Option<String>,
-    /// Number among the engines of this name, from 1 on.
+    /// Number of this engine among those of the same name, counted from 1.
     #[serde(default)]
     pub number: usize,
     /// Every launch that counts.
     pub samples: Vec<Sample>,
-    /// Summary of the scheduling latencies; none if no launch counts, or if switches of too many
-    /// are missing.
+    /// Summary of the scheduling latencies; none if no launch counts, or if too many launches lack
+    /// switches.
     pub sched_latency_us: Option<Summary>,
     /// Summary of the launch times; none if no launch counts.
     pub launch_us: Option<Summary>,
@@ -83,7 +83,7 @@ pub struct EngineReport {
     pub preempted_us: Option<Summary>,
     /// Queue delay, which is not part of the scheduling latency.
     pub queue_us: Option<Summary>,
-    /// Waits for reads ahead, not part of the scheduling latency either.
+    /// Waits for read-ahead, which are not part of the scheduling latency.
     #[serde(default)]
     pub ahead_us: Option<Summary>,
     /// The source of the queue delay, or why there is none.
@@ -144,7 +144,7 @@ pub struct LaunchReport {
     pub load: String,
     /// Whether the figures may be relied on.
     pub valid: bool,
-    /// If not valid, the reasons.
+    /// Why the run is not valid; empty if it is valid.
     pub not_valid_because: Vec<String>,
     /// Whether the user stopped the run; the report then has the samples so far.
     pub interrupted: bool,
@@ -172,11 +172,11 @@ pub struct LaunchReport {
     pub load_seen: Option<LoadReport>,
     /// Engines of the default list that this machine lacks.
     pub left_out: Vec<String>,
-    /// The engines in the order requested, or the commands of an experiment with several.
+    /// The engines in the order requested, or the commands that were compared.
     pub engines: Vec<EngineReport>,
     /// Notices, including the limits of the figures.
     pub notices: Vec<String>,
-    /// The machine that `lab kernel` created; only in its reports.
+    /// The machine that `lab kernel` created; absent from reports of other experiments.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub machine: Option<Machine>,
 }
@@ -186,13 +186,13 @@ pub struct LaunchReport {
 pub struct Machine {
     /// QEMU's name and version.
     pub qemu: String,
-    /// The CPU architecture, as Debian names it; empty in reports before 1.1, which are all of
+    /// The CPU architecture, as Debian names it; empty in reports before 1.1, all of which are from
     /// amd64.
     #[serde(default)]
     pub arch: String,
     /// "kvm" or "tcg", which is emulation.
     pub accelerator: String,
-    /// Whether it is emulated: then its times can only be compared with each other.
+    /// Whether the machine is emulated; if it is, its times can only be compared with each other.
     pub emulated: bool,
     /// Release of the machine's kernel.
     pub kernel: String,
@@ -203,7 +203,7 @@ pub struct Machine {
 }
 
 impl EngineReport {
-    /// An engine's report with only launches, for [`LaunchReport::compute`].
+    /// An engine's report that contains only launches; [`LaunchReport::compute`] adds the figures.
     pub(super) fn of(engine: String, kept: Vec<Kept<Sample>>) -> EngineReport {
         let sample = |kept: Kept<Sample>| Sample {
             iteration: kept.iteration,
@@ -274,7 +274,8 @@ impl EngineReport {
 }
 
 impl RecordingCost {
-    /// The cost with only launches without the recorder, for [`RecordingCost::compute`].
+    /// A cost that contains only the launch times without the recorder; [`RecordingCost::compute`]
+    /// adds the rest.
     pub(super) fn of(samples_without_us: Vec<f64>) -> RecordingCost {
         RecordingCost {
             without_us: None,
@@ -467,7 +468,7 @@ impl EngineReport {
         known.map(|at| &self.samples[at]).collect()
     }
 
-    /// The average per launch of a sum over these launches.
+    /// A sum over the launches whose scheduling is known, divided by their number.
     fn per_launch(&self, sum: f64) -> f64 {
         sum / self.traced().len().max(1) as f64
     }

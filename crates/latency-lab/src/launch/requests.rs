@@ -26,7 +26,7 @@ struct Request {
     ahead: bool,
 }
 
-/// An answer, with time and thread of the request's sending, if the trace has it.
+/// An answer, and when and by which thread the request was sent, if the trace shows it.
 struct Answer {
     server: i32,
     done_ns: u64,
@@ -36,11 +36,11 @@ struct Answer {
 /// The requests that the measured daemon answered.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
-    /// Requests by the thread that answered, ordered by time.
+    /// Requests by the thread that answered them, ordered by time.
     answered: HashMap<i32, Vec<Request>>,
     /// Threads of the daemon's processes that are clients of a mount.
     clients: HashSet<i32>,
-    /// Those waits of these clients that the program waited for, by thread and end.
+    /// Waits of these clients that the program waited for, by thread and time of their end.
     awaited: HashSet<(i32, u64)>,
 }
 
@@ -67,7 +67,8 @@ impl Requests {
         }
         let servers: HashSet<i32> = answers.iter().map(|answer| answer.server).collect();
         let senders = answers.iter().filter_map(|answer| answer.sent);
-        // A server that sends has only made room in the kernel's queue for somebody else's request.
+        // A server that appears as a sender has only made room in the kernel's queue for the
+        // request of another thread.
         let is_client = |pid: &i32| owner(*pid) == Owner::Engine && !servers.contains(pid);
         let senders = senders.map(|(_, pid)| pid).filter(is_client).collect();
         let mut clients = processes(senders, &servers, report, owner);
@@ -97,7 +98,7 @@ impl Requests {
         found
     }
 
-    /// Whether the trace shows who sends and who answers.
+    /// Whether the trace shows which threads send and answer requests.
     fn are_known(&self) -> bool {
         !self.answered.is_empty()
     }
@@ -156,7 +157,7 @@ impl Requests {
     }
 
     /// Whether all requests that a thread has yet to answer at this time are for read-ahead; none
-    /// if there are none.
+    /// if it has none to answer.
     fn serves_ahead(&self, server: i32, at_ns: u64) -> Option<bool> {
         let all = self.answered.get(&server)?;
         let first = all.partition_point(|request| request.done_ns <= at_ns);
@@ -197,7 +198,8 @@ fn companions(trace: &Trace, report: &Report, owner: &dyn Fn(i32) -> Owner) -> H
     found
 }
 
-/// These threads, and all others of the same processes, unless the processes also serve.
+/// `threads`, and the other threads of the same processes, unless these processes also serve
+/// requests.
 fn processes(
     threads: HashSet<i32>,
     servers: &HashSet<i32>,

@@ -30,7 +30,7 @@ pub struct Sample {
     pub queue_us: Option<f64>,
     /// Waits of a daemon's threads for its own read-ahead, which the program did not wait for. They
     /// are not part of the scheduling latency. If the kernel does not trace requests to FUSE
-    /// mounts, only those of a companion are known; None without one.
+    /// mounts, only those of a companion are known; None without a companion.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ahead_us: Option<f64>,
     /// Time that the program's first thread slept: from blocking (in a page fault, a read or a wait
@@ -111,7 +111,7 @@ pub struct Sample {
     /// figure includes this launch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub switches_missing: Option<String>,
-    /// Why the launch should not count, if so. A run with such samples is not valid.
+    /// What spoilt the launch, if anything did. A run with such samples is not valid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spoilt: Option<String>,
 }
@@ -121,7 +121,7 @@ fn or_unknown<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
     Ok(Option::deserialize(from)?.unwrap_or(f64::NAN))
 }
 
-/// The value of a part of the scheduling latency that a file lacks.
+/// The value of a figure that a file lacks.
 fn unknown() -> f64 {
     f64::NAN
 }
@@ -172,7 +172,7 @@ impl Sample {
         self.queue_us.unwrap_or(f64::NAN)
     }
 
-    /// How long a quota throttled threads; NaN without one.
+    /// How long a quota throttled threads; NaN without a quota.
     pub(super) fn throttled_us(&self) -> f64 {
         self.throttled_us.unwrap_or(f64::NAN)
     }

@@ -1,5 +1,5 @@
 //! The sides of each round: a program launched from the mounts of engines, or several commands,
-//! which parameters multiply.
+//! each repeated for the values of parameters.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -33,7 +33,7 @@ pub struct Scan {
     values: Vec<String>,
 }
 
-/// The most rows that a useful report can have.
+/// Maximum number of rows, beyond which a report is of no use.
 const MOST: usize = 64;
 
 fn wrong<T>(text: impl std::fmt::Display) -> Result<T> {
@@ -43,7 +43,7 @@ fn wrong<T>(text: impl std::fmt::Display) -> Result<T> {
 impl FromStr for Scan {
     type Err = LabError;
 
-    /// `threads=1,2,4`, `threads=1..8`.
+    /// Parses a parameter such as `threads=1,2,4` or `threads=1..8`.
     fn from_str(text: &str) -> Result<Self> {
         let Some((name, list)) = text.split_once('=').filter(|(name, _)| !name.is_empty()) else {
             return wrong(format!("--scan {text}: must be NAME=VALUE,VALUE,..."));
@@ -156,7 +156,7 @@ fn combinations(scans: &[Scan]) -> Vec<Values> {
             let value = |value: &String| [&values[..], &[(scan.place(), value.clone())]].concat();
             scan.values.iter().map(value).collect::<Vec<Values>>()
         };
-        // One more than allowed is enough to refuse the list.
+        // One combination more than allowed is enough to refuse the list.
         all = all.iter().take(MOST + 1).flat_map(with).collect();
     }
     all

@@ -10,10 +10,10 @@ use super::sample::Sample;
 use crate::error::Doing;
 use crate::{LabError, Result};
 
-/// The most letters of an engine or command in a file name.
+/// Maximum length of an engine's name or a command in a file name.
 const NAME: usize = 60;
 
-/// The files of kept traces; removes them when dropped.
+/// Holds the files of traces, and removes them when dropped.
 #[derive(Debug)]
 pub(super) struct Traces {
     directory: PathBuf,

@@ -9,8 +9,8 @@ const ENOUGH: f64 = 0.9;
 /// A load also does not count if it gets less than this fraction of the CPU time it requests,
 /// regardless of the launches.
 const LEAST: f64 = 0.5;
-/// A direct reader makes more reads than this even if it waits for a disk and shares CPUs with the
-/// jobs.
+/// A direct reader makes more reads per second than this, even if it waits for a disk and shares
+/// CPUs with the jobs.
 const READS_PER_SECOND: f64 = 10.0;
 /// The error if no time was counted.
 const SPOILT: &str = "every launch was spoilt";
@@ -40,8 +40,8 @@ impl Moment {
         })
     }
 
-    /// The time spent since `before`; none if it is unknown. Time that is not the load's counts as
-    /// the lab's.
+    /// The time spent since `before`; none if it is unknown. Busy time that is not the load's
+    /// counts as the lab's own.
     pub(crate) fn since(self, before: Moment) -> Option<Spent> {
         let machine = self.machine.since(&before.machine)?;
         let seconds = |ticks: u64| ticks as f64 / ticks_per_second();
@@ -65,8 +65,8 @@ pub struct Spent {
     pub(crate) busy: f64,
     pub(crate) stolen: f64,
     pub(crate) load: f64,
-    /// Time of the launches themselves, and the part of it that others may take: unavailable to the
-    /// load.
+    /// Time of the launches themselves, and time that other programs may take: neither is available
+    /// to the load.
     pub(crate) own: f64,
     pub(crate) reads: u64,
 }
@@ -92,7 +92,7 @@ impl Spent {
         self.share(self.load) >= ENOUGH * wanted * left && self.total > 0.0
     }
 
-    /// The reason why this was not the requested load, if so.
+    /// Why this was not the requested load; none if it was.
     fn fault(&self, wanted: f64, cpus: usize) -> Option<String> {
         let (load, percent) = (self.share(self.load), |share: f64| share * 100.0);
         let reads = self.reads as f64 / self.seconds(cpus);
@@ -132,7 +132,7 @@ impl Spent {
         self.counted(profile, jobs, self.fault(wanted(jobs, cpus), cpus), cpus)
     }
 
-    /// The report of a load that only has to run.
+    /// The report of a load given as a command line, which only has to run.
     pub(super) fn of_line(&self, line: &str, cpus: usize) -> LoadReport {
         let fault = (self.total <= 0.0).then(|| SPOILT.to_owned());
         self.counted(line.into(), 0, fault, cpus)
@@ -172,17 +172,17 @@ fn round(share: f64) -> f64 {
 pub struct LoadReport {
     /// The requested load.
     pub profile: String,
-    /// Burning jobs, without the reader.
+    /// Number of burning jobs, not counting the reader.
     pub jobs: usize,
     /// Whether the load reached its share of the time that the launches left.
     pub burned: bool,
-    /// If not, the reason.
+    /// Why the load does not count, if it does not.
     pub failed_because: Option<String>,
     /// CPU time of fio's processes, as a fraction of all CPUs' time.
     pub load_cpu_share: f64,
     /// Time in which CPUs were busy, as a fraction of all CPUs' time.
     pub busy_cpu_share: f64,
-    /// Time stolen by a hypervisor.
+    /// Time stolen by a hypervisor, as a fraction of all CPUs' time.
     pub stolen_cpu_share: f64,
     /// Random reads per second.
     pub reads_per_second: f64,

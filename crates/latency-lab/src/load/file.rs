@@ -10,16 +10,16 @@ use crate::error::Doing;
 use crate::scratch::Scratch;
 use crate::{Interrupt, LabError, Progress, Result};
 
-/// Size of the file: 500 MB, as in the load of the blog post.
+/// Size of the file: 500 MiB.
 pub(super) const BYTES: u64 = 500 << 20;
 const PIECE: usize = 1 << 20;
 /// Space left free in addition to the file, so that the disk does not run full.
 const SPARE: u64 = 64 << 20;
-/// f_type of tmpfs and ramfs, from linux/magic.h. No disk is behind them, so a direct reader would
+/// f_type of tmpfs and ramfs, from linux/magic.h. They are not on a disk, so a direct reader would
 /// never wait.
 const MEMORY_FILESYSTEMS: [u64; 2] = [0x0102_1994, 0x8584_58f6];
 
-/// The file and its directory, which is removed unless it is to be kept.
+/// The file and its directory, which is removed at the end unless the user keeps it.
 #[derive(Debug)]
 pub(super) struct LoadFile {
     pub(super) path: PathBuf,

@@ -1,4 +1,4 @@
-//! The load profile of the blog post: sorting burners and one direct random reader, by fio.
+//! The load that fio makes: jobs that burn CPU time by sorting, and one direct random reader.
 
 use std::path::Path;
 use std::process::Command;

@@ -20,7 +20,7 @@ use crate::{Interrupt, Progress, Result};
 /// The load to run.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum LoadChoice {
-    /// fio: sorting burners on every CPU and a direct random reader.
+    /// fio: jobs that sort on every CPU, and a direct random reader.
     #[default]
     Fio,
     /// No load.
@@ -29,8 +29,8 @@ pub enum LoadChoice {
     Line(String),
 }
 
-/// Starts the chosen load, and waits until fio reaches its share. Its random reader reads a file
-/// below `scratch`, or a disk, which it never writes to.
+/// Starts the chosen load, and waits until fio reaches its share. The random reader of fio reads a
+/// file below `scratch`, or a disk; it never writes.
 pub fn start(
     choice: &LoadChoice,
     (scratch, keep_file): (Option<&Path>, bool),

@@ -18,10 +18,9 @@ pub struct Load {
     spent: Spent,
 }
 
-/// The kind of load.
 #[derive(Debug)]
 enum Work {
-    /// The jobs of fio, which stay the same.
+    /// The processes of fio's jobs, which stay the same.
     Fio {
         jobs: Vec<u32>,
         burners: usize,

@@ -16,7 +16,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) struct Group {
     path: PathBuf,
     place: Place,
-    /// Whether we enabled the controller for the children of the place.
+    /// Whether we enabled the memory controller for the children of `place`.
     switched: bool,
 }
 
@@ -58,7 +58,7 @@ impl Group {
         fs::write(&file, pid.to_string()).map_err(|source| refused(&file, source))
     }
 
-    /// The file that takes and lists the processes.
+    /// The file that lists the processes and to which new ones are written.
     pub(super) fn processes(&self) -> PathBuf {
         self.path.join("cgroup.procs")
     }

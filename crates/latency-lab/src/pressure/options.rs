@@ -20,7 +20,7 @@ pub struct PressureOptions {
     pub pools: Vec<usize>,
     /// Number of consecutive programs; the last one is measured.
     pub programs: usize,
-    /// Memory of the group, in bytes.
+    /// Memory limit of the group, in bytes.
     pub limit: u64,
     /// Measured launches for each way to get buffers.
     pub iterations: usize,

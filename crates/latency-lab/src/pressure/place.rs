@@ -11,7 +11,7 @@ use crate::{LabError, Result};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Interface {
     pub(super) limit: &'static str,
-    /// The limit of swap, in which 0 means none.
+    /// The file that limits swap; a limit of 0 allows no swap.
     pub(super) swap: &'static str,
     pub(super) peak: &'static str,
 }

@@ -31,12 +31,12 @@ pub struct PressureReport {
     pub sufficient: Option<Sufficient>,
     /// Whether all launches were made, each had to get pages, and reclaim could be counted.
     pub valid: bool,
-    /// If not valid, the reasons.
+    /// Why the run is not valid; empty if it is valid.
     #[serde(default)]
     pub not_valid_because: Vec<String>,
     /// Whether the user stopped the run.
     pub interrupted: bool,
-    /// Why reclaim could not be counted.
+    /// Why reclaim could not be counted, if it could not.
     pub reclaims_unknown: Option<String>,
     /// The last program; if empty, one that reads files. Reports of early versions lack it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -54,7 +54,7 @@ pub struct PressureReport {
 /// One way to get buffers: averages over its launches, as in the table of the kernel patch.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct PoolReport {
-    /// Pages of the pool.
+    /// Size of the pool, in pages.
     pub reserved_pages: usize,
     /// CPU time that the allocating threads spent getting pages, without the time for reading the
     /// clocks.
@@ -413,7 +413,7 @@ requests      allocations of a buffer during the measured program
 CPU, clock    time that the allocating threads spent on them; share: of the CPU time without a pool
 reclaims      how often an allocation had to reclaim memory
 p95, most     pages in use after 95 % of the allocations, and after any
-RSS           the daemon's memory at its highest
+RSS           the daemon's peak resident memory
 ";
 
 #[cfg(test)]

@@ -17,19 +17,17 @@ use crate::launch::command_at;
 use crate::process::{Child, DaemonMemory, End, Others};
 use crate::{Interrupt, Progress, Result};
 
-/// Joins the group before exec, so that all its memory is counted there.
+/// A shell command that joins the group before it executes the program, so that all memory of the
+/// program is counted there.
 const JOIN: &str = r#"echo $$ > "$0" && exec "$@""#;
 
-/// One measured launch.
 #[derive(Debug, Clone)]
 pub(super) struct Measured {
-    /// Pages of the pool.
+    /// Size of the pool, in pages.
     pub(super) pages: usize,
     pub(super) counters: Counters,
     pub(super) launch_us: f64,
-    /// Memory of the daemon.
     pub(super) memory: Option<DaemonMemory>,
-    /// The group's peak memory.
     pub(super) group_peak: Option<u64>,
     /// Fraction of CPU time that other programs used meanwhile.
     pub(super) foreign_share: f64,

@@ -20,9 +20,9 @@ use super::lead;
 use crate::error::{Doing, dash};
 use crate::{Interrupt, LabError, Result};
 
-/// How long a process may take to follow SIGTERM.
+/// How long a process may take to end after SIGTERM.
 const TERM_TIMEOUT: Duration = Duration::from_secs(5);
-/// A pidfd is waited for in slices, so that a request to stop is noticed soon.
+/// How often a wait for a pidfd is interrupted to check for a request to stop.
 const POLL: Duration = Duration::from_millis(200);
 
 /// A running or ended child.
@@ -222,7 +222,7 @@ fn words() -> rustix::io::Result<File> {
     rustix::fs::memfd_create("errors", flags).map(File::from)
 }
 
-/// A child's process ID is never zero.
+/// The process ID of a child, which is never zero.
 fn pid_of(number: u32) -> Pid {
     Pid::from_raw(number as i32).unwrap_or(Pid::INIT)
 }
@@ -250,7 +250,7 @@ fn last_line(text: &str) -> &str {
         .unwrap_or("")
 }
 
-/// A system command.
+/// A command to run a program that [`in_path`] finds.
 pub(crate) fn tool(program: &str) -> Command {
     Command::new(in_path(program).unwrap_or_else(|| program.into()))
 }

@@ -109,7 +109,6 @@ fn numbers(directory: &str) -> Vec<u32> {
         .collect()
 }
 
-/// The threads of a process.
 pub(crate) fn process_threads(pid: u32) -> Vec<u32> {
     numbers(&format!("/proc/{pid}/task"))
 }
@@ -131,12 +130,10 @@ fn switches_of_a_sleeper(status: &str) -> Option<u64> {
     sleeps.then_some(number("voluntary_ctxt_switches")? + number("nonvoluntary_ctxt_switches")?)
 }
 
-/// The name that a process shows.
 pub(crate) fn name(pid: u32) -> Option<String> {
     value_in(&format!("/proc/{pid}/status"), "Name")
 }
 
-/// The children of `parent`.
 pub(crate) fn children(parent: u32) -> BTreeSet<u32> {
     let is_child = |pid: &u32| field(&format!("/proc/{pid}/stat"), 4) == Some(parent.into());
     numbers("/proc").into_iter().filter(is_child).collect()
@@ -218,8 +215,8 @@ impl Machine {
     }
 
     /// The time since `before`. None if a counter went backwards: idle time does when a CPU goes
-    /// offline, and stolen time when a machine migrates. Then no part of the sum is known. A few
-    /// ticks are within the rounding of proc_stat(5).
+    /// offline, and stolen time when a machine migrates. Then no part of the sum is known. A
+    /// decrease of a few ticks is within the rounding of proc_stat(5).
     pub(crate) fn since(&self, before: &Machine) -> Option<Machine> {
         const ROUNDING: u64 = 10;
         let mut states = [0; 8];

@@ -1,4 +1,4 @@
-//! Live counters of a daemon, its resident memory, and the limit of that memory.
+//! Live counters of a daemon, and its resident memory with the limit that it must keep to.
 
 use std::io;
 use std::path::Path;
@@ -16,17 +16,17 @@ const OWN_BYTES: u64 = 16 << 20;
 /// Resident memory of an erofast daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DaemonMemory {
-    /// Peak, including program text.
+    /// Peak resident memory, including program text.
     pub peak_rss_bytes: u64,
-    /// Limit: 16 MiB plus the cache and the pool.
+    /// Limit of the resident memory: 16 MiB plus the cache and the pool.
     pub bound_bytes: u64,
 }
 
 /// The counters of the mount at `point`, as `erofast stat --json` prints them.
 ///
 /// # Errors
-/// Fails with the program's own line if the program fails, for example because `point` is not a
-/// mount of erofast.
+/// Returns the error line of `erofast stat` if it fails, for example because `point` is not a mount
+/// of erofast.
 pub(crate) fn daemon_stat(erofast: &Path, point: &Path) -> io::Result<Value> {
     let text = output(Command::new(erofast).args(["stat", "--json"]).arg(point))?;
     Ok(serde_json::from_str(&text)?)

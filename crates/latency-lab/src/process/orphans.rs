@@ -81,7 +81,6 @@ impl Orphans {
 }
 
 impl Drop for Orphans {
-    /// Kills the remaining processes.
     fn drop(&mut self) {
         let deadline = Instant::now() + KILL_TIMEOUT;
         loop {
@@ -110,7 +109,7 @@ mod tests {
     use crate::process::{Child, End};
     use std::process::Command;
 
-    /// Runs in a separate process, because other tests of this one have children, too.
+    /// Runs in a separate process, because other tests in this process have children, too.
     #[test]
     fn a_launch_ends_with_the_last_process_and_what_does_not_end_is_ended() {
         const NAME: &str = "EROFAST_TEST_LEFT";
@@ -132,7 +131,7 @@ mod tests {
                 .wait(Duration::from_secs(60), &Interrupt::never())
                 .unwrap();
             assert!(matches!(end, End::Exited(status) if status.success()));
-            // Dropping it would kill the process that has not left its group yet.
+            // Dropping the child would kill the process that has not left its group yet.
             (left, child)
         };
         let directory = crate::scratch::Scratch::new(&std::env::temp_dir()).unwrap();

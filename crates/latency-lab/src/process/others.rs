@@ -48,7 +48,7 @@ impl Others {
         }
     }
 
-    /// The programs that used most of this time, longest first.
+    /// The programs that used most CPU time since the snapshot, longest first.
     pub(crate) fn busiest(&self) -> Vec<String> {
         let mut busy: BTreeMap<String, u64> = BTreeMap::new();
         for (pid, now) in ticks(&self.ours) {
@@ -66,7 +66,7 @@ impl Others {
 /// Describes how much CPU time other programs use before a run, if it is so much that launches
 /// beside them cannot count.
 pub(crate) fn load_found(limit: f64) -> Option<String> {
-    /// Many ticks, for a precise share.
+    /// Long enough for many clock ticks, so that the share is precise.
     const LOOK: Duration = Duration::from_millis(500);
     let others = Others::now(None);
     std::thread::sleep(LOOK);
@@ -90,13 +90,14 @@ mod tests {
     fn the_program_that_keeps_a_cpu_busy_is_named() {
         let mut busy = Command::new("sh");
         let mut busy = busy.args(["-c", "while :; do :; done"]).spawn().unwrap();
-        // Makes `Others` treat it as no child of this process.
+        // Makes `Others` treat the busy program as unrelated, although it is a child of this
+        // process.
         let mut others = Others::now(None);
         others.ours.retain(|pid| *pid != busy.id());
         let mut names = Vec::new();
         for _ in 0..1200 {
             std::thread::sleep(Duration::from_millis(50));
-            // For the snapshot, all other programs here have only just started.
+            // Renews the snapshot, so that only the busy program has used CPU time since.
             others.before = ticks(&[]);
             others.before.insert(busy.id(), 0);
             names = others.busiest();

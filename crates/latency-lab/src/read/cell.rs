@@ -14,7 +14,7 @@ pub enum Test {
     },
     /// Jobs read blocks at random places, each place once.
     Random {
-        /// Bytes of a read.
+        /// Bytes per read.
         block: usize,
         /// Number of threads.
         jobs: usize,

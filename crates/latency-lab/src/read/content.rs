@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use super::cell::Test;
 
-/// The most bytes compared between engines before measuring.
+/// Maximum number of bytes that are compared between engines before measuring.
 const COMPARED: u64 = 64 << 20;
 
 /// A part of a file, by its path below the mount point.

@@ -96,7 +96,7 @@ impl<'a> Bench<'a> {
         }
         let mut mounted = cell.engine.mount(self.site, &self.point, self.interrupt)?;
         if cell.image == ImageState::Cold {
-            // Mounting has brought the superblock and its neighbours into the page cache.
+            // Mounting has read the superblock and neighbouring blocks into the page cache.
             drop_from_cache(&self.site.image)?;
         }
         let others = Others::now(mounted.daemon());
@@ -134,7 +134,7 @@ impl Executor for Bench<'_> {
     }
 }
 
-/// Reports a failed read as the end of the daemon, if that has ended.
+/// If the daemon has ended, reports that instead of the failed read.
 fn read<T>(engine: &Engine, result: std::io::Result<T>, mounted: &mut Mounted) -> Result<T> {
     result.map_err(|source| match mounted.check() {
         Err(died) => died,

@@ -1,4 +1,4 @@
-//! The readers themselves.
+//! Runs the readers of one test.
 
 use std::fs::File;
 use std::io;
@@ -193,8 +193,7 @@ fn tree(point: &Path) -> io::Result<()> {
     })
 }
 
-/// Runs `ls` itself, including its start; the number of its system calls per entry depends on its
-/// version.
+/// Runs `ls` from start to end; how many system calls it makes per entry depends on its version.
 fn list(point: &Path) -> io::Result<()> {
     let output = Command::new("ls")
         .args(["-lR", "--"])

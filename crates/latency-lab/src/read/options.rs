@@ -20,7 +20,7 @@ pub struct ReadOptions {
     pub iterations: Option<usize>,
     /// The tests to run.
     pub tests: Vec<Test>,
-    /// Image in the page cache, out of it, or both.
+    /// Whether to test with the image in the page cache, on the disk, or both.
     pub states: Vec<ImageState>,
     /// Seed of the order and of the places of random reads.
     pub seed: u64,

@@ -16,14 +16,14 @@ use crate::table::Table;
 pub struct ReadResult {
     /// The engine, as requested.
     pub engine: String,
-    /// Number among the engines of this name, from 1 on.
+    /// Number of this engine among those of the same name, counted from 1.
     #[serde(default)]
     pub number: usize,
     /// "seq", "rand", "tree", "meta" or "list".
     pub test: String,
     /// Label for the table.
     pub title: String,
-    /// Threads that read.
+    /// Number of threads that read.
     pub readers: usize,
     /// Bytes of one read.
     pub block: usize,
@@ -46,11 +46,11 @@ pub struct ReadResult {
     /// The rounds that the samples were measured in; reports of early versions lack them.
     #[serde(default)]
     pub rounds: Vec<usize>,
-    /// Samples discarded and measured again.
+    /// Number of samples that were discarded and measured again.
     pub thrown_away: usize,
-    /// Samples among `samples` that were spoilt and could no longer be repeated.
+    /// Number of `samples` that were spoilt and could no longer be repeated.
     pub spoilt: usize,
-    /// What spoilt the first of these.
+    /// What spoilt the first of the spoilt samples.
     pub spoilt_by: Option<String>,
 }
 
@@ -140,7 +140,7 @@ impl ReadResult {
         format!("{}, image {}", self.title, self.image.word())
     }
 
-    /// Whether both are of the same test.
+    /// Whether both results are of the same test, with the image in the same state.
     pub(crate) fn is_beside(&self, other: &ReadResult) -> bool {
         self.title == other.title && self.image == other.image
     }
@@ -222,7 +222,7 @@ impl ReadReport {
         fault.into_iter().chain(changed).collect()
     }
 
-    /// Every test with the image in one state.
+    /// One figure for each test and state of the image.
     pub(crate) fn figures(&self) -> Vec<Figure> {
         let mut figures: Vec<Figure> = Vec::new();
         for result in self.results.iter().filter(|result| result.median.is_some()) {

@@ -8,7 +8,7 @@ use sched_trace::latency::{Filter, Group, GroupBy, Report, Wait, WorkRun};
 use sched_trace::stats::{mean, us};
 use sched_trace::{Comm, Kind, Name, Trace};
 
-/// Blocks in a recording: enough for a claim even if neighbours are joined.
+/// Number of blocks in a recording: enough for a claim even if neighbours are joined.
 const BLOCKS: u64 = 80;
 /// Shorter blocks would contain only parts of single waits.
 pub(super) const LEAST_NS: u64 = 25_000_000;
@@ -94,8 +94,8 @@ impl Series {
     }
 }
 
-/// Replaces neighbours by their averages, first pairs, until the remaining values do not depend on
-/// one another: the rules for claims assume independent samples.
+/// Replaces each pair of neighbours by its average, again and again, until the remaining values
+/// hardly depend on one another: the rules for claims assume independent samples.
 fn joined(mut series: Vec<f64>) -> Vec<f64> {
     while series.len() >= 2 * FEWEST && correlation(&series) > ALIKE {
         series = series.chunks(2).map(mean).collect();
@@ -177,7 +177,7 @@ impl Blocks {
         vec![0.0; self.count]
     }
 
-    /// The rate over the whole recording.
+    /// Microseconds per second of the whole recording.
     pub(super) fn per_second(&self, ns: u64) -> f64 {
         us(ns) / (self.length_ns as f64 * self.count as f64 / 1e9)
     }
@@ -251,7 +251,7 @@ fn of_thread(report: &Report, (pid, comm): (i32, Comm), by: GroupBy) -> String {
     }
 }
 
-/// "events_unbound flush_to_ldisc".
+/// The name of a row of work items, such as "events_unbound flush_to_ldisc".
 fn item(report: &Report, queue: Option<Name>, function: Name) -> String {
     let queue = queue.map_or("?", |name| report.names.get(name));
     format!("{queue} {}", report.names.get(function))

@@ -1,4 +1,4 @@
-//! The report of two recordings: a row for each name, with the findings about its waits.
+//! The report of two recordings: one row per name, with the comparison of its waits.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +25,7 @@ pub struct Recording {
     pub kernel: String,
     /// The kernel's scheduler settings, as far as the file shows them.
     pub scheduler: String,
-    /// CPUs that wrote events.
+    /// CPUs on which events were recorded.
     pub cpus: Vec<u32>,
     /// The clock of the time stamps.
     pub clock: String,
@@ -89,7 +89,7 @@ pub struct Differing {
     /// Comparison of the average queue delay of the items, by blocks that have one; only for work
     /// queues.
     pub queue_delay: Option<Comparison>,
-    /// The values of the blocks, one figure per measure.
+    /// The values of the blocks, as one figure per measure.
     #[serde(skip)]
     figures: Vec<Figure>,
 }
@@ -101,7 +101,7 @@ pub struct RecordingsReport {
     pub by: &'static str,
     /// Whether both recordings are valid.
     pub valid: bool,
-    /// If not valid, the reasons.
+    /// Why the recordings are not valid; empty if they are valid.
     pub not_valid_because: Vec<String>,
     /// The first recording, the baseline.
     pub old: Recording,
@@ -156,7 +156,7 @@ struct Measure {
     samples: fn(&Blocks, Option<&Series>) -> Vec<f64>,
 }
 
-/// The last measure applies only to work queues.
+/// The measures by which rows are compared; the last one applies only to work queues.
 const MEASURES: [Measure; 3] = [
     Measure {
         name: "waited per second",
@@ -185,7 +185,7 @@ is that of a typical block, so its interval need not contain the difference of t
 Each recording is divided into blocks of equal length, and neighbours that resemble one another are
 joined. The interval is that of the shift from the blocks of the old recording to those of the new
 one, by the rules of the lab: 1 in 100 for all comparisons together. It says that the recordings
-differ, not why: load, settings and the time of day are part of it.
+differ, not why: load, settings and the time of day contribute to the difference.
 ";
 
 impl RecordingsReport {

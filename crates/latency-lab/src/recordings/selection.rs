@@ -19,7 +19,7 @@ pub struct Selection<'a> {
     pub by: GroupBy,
     /// Only threads and work queues whose name this accepts.
     pub name: Option<&'a dyn Fn(&str) -> bool>,
-    /// The most rows to show: those that wait longest.
+    /// Maximum number of rows to show: those that wait longest.
     pub most: usize,
 }
 

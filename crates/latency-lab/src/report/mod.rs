@@ -80,12 +80,12 @@ impl Report {
             Report::Read(it) => it.compute(),
             Report::Suite(it) => it.compute(),
             Report::Pressure(it) => it.compute(),
-            // This report has only its counts.
+            // A hotplug report has only counts, from which nothing is computed.
             Report::Hotplug(_) => {}
         }
     }
 
-    /// Marks a report as not valid if it claims to be valid but contradicts that.
+    /// Marks a report as not valid if it claims to be valid but its content contradicts the claim.
     fn judge(&mut self) {
         match self {
             Report::Launch(it) => {
@@ -157,8 +157,8 @@ fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T, String> {
     })
 }
 
-/// Refuses samples that no run can produce; the error does not name the file. Engines already have
-/// their numbers.
+/// Refuses samples that no run can produce; the error does not name the file. The engines must have
+/// been numbered before.
 fn check(report: &Report) -> Result<(), String> {
     match report {
         Report::Launch(it) => {

@@ -1,7 +1,7 @@
 //! Several reports of one experiment side by side: from different days, devices or versions.
 //!
-//! Unlike the engines of one run, their samples were not interleaved. Other differences between the
-//! runs are part of the result, so the environments are compared as well.
+//! Unlike the engines of one run, the samples of different reports were not interleaved. Other
+//! differences between the runs are part of the result, so the environments are compared as well.
 
 use std::path::PathBuf;
 
@@ -297,8 +297,8 @@ const EXPERIMENT: [Path; 3] = [
     ("/chdir", "--chdir"),
 ];
 
-/// Paths of the conditions of the measurement. A difference in one is part of every verdict, so it
-/// is reported before the verdicts.
+/// Paths of the conditions of the measurement. If one differs, every verdict is affected, so it is
+/// reported before the verdicts.
 const SETTINGS: [Path; 8] = [
     ("/iterations", "--iterations"),
     ("/warm_ups", "--warmup"),
@@ -310,7 +310,7 @@ const SETTINGS: [Path; 8] = [
     ("/load", "load"),
 ];
 
-/// Values that are specific to one run, or follow from another value.
+/// Values that are specific to one run, or that follow from another value.
 const OF_ONE_RUN: [&str; 8] = [
     "/date",
     "/cpu_steal_share",
@@ -346,13 +346,13 @@ const NAMES: [Path; 22] = [
     ("/memory_kib", "memory in KiB"),
     ("/fuse_uring_enabled", "FUSE over io_uring"),
     ("/cgroup_quota_us", "CPU quota of the cgroup in us"),
-    ("/cgroup_period_us", "period of that quota in us"),
+    ("/cgroup_period_us", "period of the CPU quota in us"),
     ("/image/sha256", "image"),
     ("/image/filesystem", "file system of the image"),
 ];
 
 /// Every environment value that is not specific to one run, with its path and name. A new field is
-/// compared unless it is listed above.
+/// compared unless it is added to [`OF_ONE_RUN`].
 fn environment(report: &Value) -> Vec<(String, String)> {
     let mut values = Vec::new();
     if let Some(environment) = report.get("environment").and_then(Value::as_object) {
@@ -393,7 +393,7 @@ fn difference(what: &str, path: &str, first: &Value, name: &str, other: &Value) 
     (old != new).then(|| format!("{what} differs: {}, in {name} {}", text(old), text(new)))
 }
 
-/// Formats a value as a user writes it.
+/// Formats a value as a user would write it.
 fn text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

@@ -1,6 +1,6 @@
 //! Rules for claims. A difference may be claimed only if its interval excludes zero. Equality may
-//! be claimed only if the whole interval is small, and averages and 90th percentiles are alike.
-//! Otherwise nothing was shown.
+//! be claimed only if the whole interval is close to zero, and averages and 90th percentiles are
+//! alike. Otherwise nothing was shown.
 
 use serde::{Deserialize, Serialize};
 
@@ -234,8 +234,8 @@ impl Comparison {
     }
 
     /// Whether the interval, not widened for the number of comparisons, lies within the shifts that
-    /// do not matter. A difference of [`SAME_PERCENT`] is then wrongly called none in 1 of 200
-    /// comparisons.
+    /// do not matter. A difference of [`SAME_PERCENT`] is then wrongly called no difference in 1 of
+    /// 200 comparisons.
     fn shift_is_small(&self) -> bool {
         self.shifts
             .interval(LEVEL)

@@ -7,21 +7,21 @@ use sched_trace::stats::{deviation, mean, median_of_sorted, sorted};
 
 /// Fewest samples of a group; a smaller group would be outliers.
 const FEWEST: usize = 3;
-/// Distance of the groups' averages in units of their common deviation (Ashman's D, 1994). The
-/// halves of a uniform distribution have 3.5, those of a bell curve 2.7, and the best division of
-/// an exponential one 4.
+/// Minimum distance between the groups' averages, in units of their common deviation (Ashman's D,
+/// 1994). The halves of a uniform distribution have 3.5, those of a bell curve 2.7, and the best
+/// division of an exponential one 4.
 const SEPARATION: f64 = 6.0;
-/// The empty space between the groups, in deviations of the wider one.
+/// Minimum gap between the groups, in deviations of the wider group.
 const GAP: f64 = 2.0;
 
 /// Two groups of samples with a clear gap between them.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Modes {
-    /// Samples of the lower group.
+    /// Number of samples in the lower group.
     pub lower: usize,
     /// Median of the lower group.
     pub lower_median: f64,
-    /// Samples of the upper group.
+    /// Number of samples in the upper group.
     pub upper: usize,
     /// Median of the upper group.
     pub upper_median: f64,

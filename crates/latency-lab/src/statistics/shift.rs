@@ -28,8 +28,8 @@ pub struct Interval {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Shifts {
     sorted: Vec<f64>,
-    /// The probability, if there is no difference, of at most this many pairs below zero; from none
-    /// to half of the pairs.
+    /// For each number of pairs from zero to half of them: the probability, if there is no
+    /// difference, that at most this many pairs are below zero.
     chances: Vec<f64>,
 }
 
@@ -73,7 +73,7 @@ impl Shifts {
         Some((self.sorted[middle / 2] + self.sorted[middle.div_ceil(2)]) / 2.0)
     }
 
-    /// The fraction of all pairs that are below zero, zeros counted half.
+    /// The fraction of all pairs that are below zero, where a pair at zero counts half.
     pub(super) fn below_zero(&self) -> f64 {
         match self.sorted.len() {
             0 => 0.5,
@@ -81,14 +81,14 @@ impl Shifts {
         }
     }
 
-    /// Twice the number of pairs below zero, zeros counted half.
+    /// Twice the number of pairs below zero, where a pair at zero counts half.
     fn half_below(&self) -> usize {
         let below = self.sorted.partition_point(|&shift| shift < 0.0);
         below + self.sorted.partition_point(|&shift| shift <= 0.0)
     }
 
-    /// The probability, if there is no difference, of a number of pairs this uneven either way.
-    /// Ties make it an overestimate.
+    /// The probability, if there is no difference, of a number of pairs below zero that is at least
+    /// this uneven, in either direction. Ties make it an overestimate.
     pub(super) fn p_value(&self) -> f64 {
         let half = self.half_below();
         let fewer = half.min(2 * self.sorted.len() - half).div_ceil(2);
@@ -111,7 +111,6 @@ impl Shifts {
 }
 
 impl Samples {
-    /// Computes [`Shifts::chances`].
     fn chances(self) -> Vec<f64> {
         let half = self.pairs() / 2;
         let Some(exact) = self.exact() else {
@@ -172,8 +171,8 @@ impl Samples {
         Some(chances)
     }
 
-    /// The probability of at most `count` pairs by the normal approximation, with a continuity
-    /// correction.
+    /// The probability of at most `count` pairs below zero, by the normal approximation with a
+    /// continuity correction.
     fn approximate(self, count: f64) -> f64 {
         let pairs = self.pairs() as f64;
         let variance = match self {

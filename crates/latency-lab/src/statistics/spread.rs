@@ -1,6 +1,6 @@
-//! Whether two sides are alike beyond their shift. A few launches that take twice as long do not
-//! change the typical launch, but users wait for them. Averages and 90th percentiles must therefore
-//! be alike, too.
+//! Compares two sides beyond their shift. A few launches that take twice as long do not change the
+//! typical launch, but users wait for them. Averages and 90th percentiles must therefore be alike,
+//! too.
 
 use super::percentile;
 use super::shift::Interval;
@@ -10,7 +10,8 @@ use sched_trace::stats::{deviation, mean};
 pub const SAME_PERCENT: f64 = 10.0;
 
 /// The quantile of the normal distribution for a 95 % interval. The average only confirms a shift,
-/// whose interval is stricter; if this one were as strict, few equal sides would be called equal.
+/// whose interval is stricter; if that of the average were as strict, few equal sides would be
+/// called equal.
 const NORMAL: f64 = 1.959_963_984_540_054;
 
 /// The second side's average and 90th percentile relative to those of the first, in per cent.

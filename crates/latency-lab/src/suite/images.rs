@@ -17,11 +17,12 @@ use crate::launch::command_at;
 use crate::process::{Child, in_path, output, tool};
 use crate::{Interrupt, LabError, Result};
 
-/// Version of the images' layout; images of another version are created again.
+/// Version of the images' layout; images of another version are made anew.
 const LAYOUT: u32 = 2;
 /// Time limit of mkfs.erofs, which compresses some 20 MB per second.
 const LONGEST: std::time::Duration = std::time::Duration::from_secs(900);
-/// The options that the documentation recommends for launches. Some tools refuse files from 1970.
+/// The options that the documentation recommends for launches. The time stamp is later than 1970,
+/// since some tools refuse files from that year.
 const MKFS: [&str; 5] = [
     "--quiet",
     "-zlz4hc",
@@ -34,7 +35,7 @@ const MKFS: [&str; 5] = [
 #[derive(Debug)]
 pub(super) struct SuiteImage {
     pub(super) path: PathBuf,
-    /// Empty for trees, which are read.
+    /// Empty for a tree, which is read rather than launched.
     pub(super) command: Vec<String>,
 }
 
@@ -82,8 +83,8 @@ pub(super) fn check_directory(directory: &Path) -> Result<()> {
     Err(LabError::Usage(line))
 }
 
-/// Finds or makes the image of a part, below `directory`. The inner error says why this machine has
-/// none.
+/// Finds or makes the image of a part, below `directory`. The inner error says why this machine
+/// cannot have the image.
 pub(super) fn take_or_make(
     directory: &Path,
     part: &Part,

@@ -2,8 +2,8 @@
 //!
 //! A single program says little about an engine in general. The suite launches a compiler, Python,
 //! a shell script, git, node and java, if they are installed, and reads many small files and few
-//! large ones. It ends with the geometric mean and the worst row of each engine. Images are made
-//! once from installed software, and kept.
+//! large ones. Its report ends with the geometric mean and the worst row of each engine. Images are
+//! made once from installed software, and kept.
 
 mod files;
 mod images;
@@ -36,7 +36,8 @@ use program::PROGRAMS;
 pub fn run(options: &SuiteOptions, progress: &mut dyn Progress) -> Result<SuiteReport> {
     options.check()?;
     let directory = options.work.clone().unwrap_or_else(default_directory);
-    // The directory may be the first one below ~/.cache, which is private to the user.
+    // This may be the first directory below ~/.cache, which is created too and must be private to
+    // the user.
     let mut builder = std::fs::DirBuilder::new();
     let made = builder.recursive(true).mode(0o700).create(&directory);
     made.doing("creating the directory", &directory)?;

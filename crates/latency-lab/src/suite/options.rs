@@ -22,7 +22,7 @@ pub struct SuiteOptions {
     pub iterations: usize,
     /// The load that keeps the machine busy during launches. Trees are read without load.
     pub load: LoadChoice,
-    /// Only these parts, by [`part_names`]; all of them if empty.
+    /// Names of the parts to run, as in [`part_names`]; all parts if empty.
     pub only: Vec<String>,
     /// Where images are kept; by default the user's cache directory.
     pub work: Option<PathBuf>,

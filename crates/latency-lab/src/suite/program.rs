@@ -116,7 +116,7 @@ fn git(tree: &Tree) -> io::Result<Vec<String>> {
     ]))
 }
 
-/// A stream for git fast-import: a file of the repository changes with each commit.
+/// A stream for git fast-import, in which each commit changes one file of the repository.
 fn commits() -> String {
     let mut stream = String::new();
     for number in 0..COMMITS {
@@ -155,6 +155,6 @@ fn java(tree: &Tree) -> io::Result<Vec<String>> {
             tree.directory(&directory, &|name| name == "src.zip" || name == "ct.sym")?;
         }
     }
-    // java finds its libraries by /proc/self/exe.
+    // java finds its libraries through /proc/self/exe.
     Ok(words(&[&format!("{{}}{}", java.display()), "-version"]))
 }

@@ -11,8 +11,8 @@ use crate::read::ReadReport;
 use crate::statistics::{Comparison, Summary, compare_rounds, correct, in_rounds, median};
 use crate::table::Table;
 
-/// How often trees are read at most: as often as a claim needs if four engines are compared in all
-/// rows.
+/// Maximum number of times that a tree is read: as many as a claim needs if four engines are
+/// compared in all rows.
 pub(super) const MOST_READS: usize = 14;
 
 /// The JSON output of `lab suite`.
@@ -24,7 +24,7 @@ pub struct SuiteReport {
     pub load: String,
     /// Whether the figures may be relied on.
     pub valid: bool,
-    /// If not valid, the reasons, row by row.
+    /// Why the run is not valid, row by row; empty if it is valid.
     pub not_valid_because: Vec<String>,
     /// Whether the user stopped the run; the report then has the samples so far.
     pub interrupted: bool,
@@ -43,7 +43,7 @@ pub struct SuiteReport {
 pub struct SuiteRow {
     /// Label for the table.
     pub name: String,
-    /// "launch", or the word of the test: "seq", "rand", "tree", "meta", "list".
+    /// "launch", or the name of the test: "seq", "rand", "tree", "meta", "list".
     pub test: String,
     /// Unit of the samples: "us" and "s" are better when smaller, "MB/s" and "ops/s" when larger.
     pub unit: String,
@@ -56,7 +56,7 @@ pub struct SuiteRow {
 pub struct SuiteCell {
     /// The engine, as requested.
     pub engine: String,
-    /// Number among the engines of this name, from 1 on.
+    /// Number of this engine among those of the same name, counted from 1.
     #[serde(default)]
     pub number: usize,
     /// Samples in the order of the run.
@@ -78,7 +78,7 @@ pub struct SuiteCell {
 pub struct SuiteEngine {
     /// The engine, as requested.
     pub engine: String,
-    /// Number among the engines of this name, from 1 on.
+    /// Number of this engine among those of the same name, counted from 1.
     #[serde(default)]
     pub number: usize,
     /// Geometric mean of the time ratios; 1 for the first engine.
@@ -283,7 +283,7 @@ impl SuiteReport {
 }
 
 impl SuiteCell {
-    /// A cell with only samples, for [`SuiteReport::compute`].
+    /// A cell that contains only samples; [`SuiteReport::compute`] adds the figures.
     fn new(engine: &str, number: usize, rounds: Vec<usize>, samples: Vec<f64>) -> SuiteCell {
         SuiteCell {
             engine: engine.into(),

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use crate::process::in_path;
 
-/// Directories that many distributions merge into /usr by a symlink.
+/// Directories that many distributions replace by symlinks into /usr.
 const LINKED: [&str; 6] = ["bin", "sbin", "lib", "lib32", "lib64", "libx32"];
 /// Maximum depth of directories; a deeper one must be in a loop of symlinks.
 const DEEPEST: usize = 24;

@@ -1,4 +1,5 @@
-//! Common to the tests of experiments: an image of the repository, and skipping.
+//! Shared by the tests of experiments: an image from the repository, a lock, and the line for a
+//! skipped test.
 
 pub mod schema;
 
@@ -13,7 +14,7 @@ pub fn image() -> PathBuf {
         .unwrap_or_else(|reason| panic!("{}: {reason}", path.display()))
 }
 
-/// Runs one experiment at a time: they check the whole machine for leftovers.
+/// Lets only one experiment run at a time, since each checks the whole machine for leftovers.
 pub fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)

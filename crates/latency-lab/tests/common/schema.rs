@@ -25,7 +25,7 @@ pub fn fault(name: &str, report: &Value) -> Option<String> {
     file.fault(&file.schema, report, name)
 }
 
-/// A file of docs/schemas that `$ref` refers to.
+/// A schema file of docs/schemas.
 struct File {
     schema: Value,
 }
@@ -61,10 +61,10 @@ impl File {
     ) -> Option<String> {
         match word {
             "type" => {
-                (!has_type(meaning, value)).then(|| format!("{path}: {value} is no {meaning}"))
+                (!has_type(meaning, value)).then(|| format!("{path}: {value} is not {meaning}"))
             }
             "enum" => (!list(meaning).contains(value))
-                .then(|| format!("{path}: {value} is none of {meaning}")),
+                .then(|| format!("{path}: {value} is not one of {meaning}")),
             "required" => {
                 let mut names = list(meaning).iter().filter_map(Value::as_str);
                 let fields = value.as_object()?;
@@ -114,17 +114,18 @@ impl File {
             }
             "$ref" => self.referred(meaning.as_str().expect("a reference"), value, path),
             remark if REMARKS.contains(&remark) => None,
-            other => panic!("{path}: the schema has the word {other}, which no test checks"),
+            other => panic!("{path}: the schema has the keyword {other}, which is not implemented"),
         }
     }
 
-    /// "FILE.json", "#/$defs/NAME" or both.
+    /// Checks a value against the schema at `reference`, which is "FILE.json", "#/$defs/NAME" or
+    /// both.
     fn referred(&self, reference: &str, value: &Value, path: &str) -> Option<String> {
         let (name, pointer) = reference.split_once('#').unwrap_or((reference, ""));
         let other = (!name.is_empty()).then(|| File::read(name));
         let file = other.as_ref().unwrap_or(self);
         let schema = file.schema.pointer(pointer);
-        let schema = schema.unwrap_or_else(|| panic!("{path}: nothing is at {reference}"));
+        let schema = schema.unwrap_or_else(|| panic!("{path}: {reference} does not exist"));
         file.fault(schema, value, path)
     }
 }
@@ -146,6 +147,6 @@ fn has_type(kind: &Value, value: &Value) -> bool {
             "null" => value.is_null(),
             other => panic!("type {other}"),
         },
-        _ => panic!("{kind} is no type"),
+        _ => panic!("{kind} is not a type"),
     }
 }

@@ -38,8 +38,8 @@ fn task(name: &str) -> Task {
 
 /// Parses the events of one CPU, `MICROSECOND THREAD WHAT OTHER`, separated by semicolons. A thread
 /// wakes or forks another; queues, starts or ends the work of a function; sends or answers a
-/// request of a number; is interrupted by a softirq, or returns from it; is reported to have slept
-/// in a function; or leaves the CPU, in some state, to the other thread.
+/// numbered request; is interrupted by a softirq, or returns from it; is reported to have slept in
+/// a function; or leaves the CPU, in some state, to the other thread.
 fn trace(text: &str) -> Trace {
     let mut trace = Trace::new("mono");
     for line in text.split(';').filter(|line| !line.trim().is_empty()) {
@@ -217,13 +217,13 @@ fn waits_for_reads_ahead_count_only_if_the_program_waits_for_them() {
             500.0,
             Some(0.0),
         ),
-        // A request of the program was queued behind it during the second wait, ...
+        // A request of the program was queued behind the companion's during the second wait, ...
         (
             text("companion", "1680 worker answers 4;", "1500 program asks 4"),
             200.0,
             Some(300.0),
         ),
-        // ... and was sent by a server, which is not known to be the program's.
+        // ... and here a server sent the request, possibly on behalf of the program.
         (
             text("companion", "1680 worker answers 4;", "1500 worker asks 4"),
             200.0,
