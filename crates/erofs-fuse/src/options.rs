@@ -62,7 +62,7 @@ const RESTART: &[(&str, bool)] = &[("on", true), ("off", false)];
 /// Which rights the daemon drops before it reads the image.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum SandboxMode {
-    /// All rights that the system lets it drop, with a notice about those that it cannot drop.
+    /// All rights that the system lets it drop; a notice names the others.
     #[default]
     On,
     /// All rights that it does not need; an error if some cannot be dropped.
@@ -83,7 +83,8 @@ pub enum Prefetch {
     /// Like `Profile`, and then the whole image if the link brings it soon.
     #[default]
     Auto,
-    /// The parts that a launch is known to read, in the recorded order, and what is near reads.
+    /// The parts that a launch is known to read, in the recorded order, and the data near each
+    /// read.
     Profile,
     /// Like `Profile`, and then the whole image.
     All,
@@ -92,7 +93,7 @@ pub enum Prefetch {
 }
 
 impl Prefetch {
-    /// What is fetched while the link is idle.
+    /// The data to fetch while the link is idle.
     pub fn ahead(self) -> Ahead {
         match self {
             Prefetch::Auto => Ahead::Whole,
@@ -140,8 +141,8 @@ pub struct MountOptions {
     pub prefetch: Prefetch,
     /// The launch profile that is replayed, or recorded if there is none.
     pub profile: Option<ProfileLocation>,
-    /// Limit of the decoded bytes that are kept beside the profile; `None`: 64 MiB for images with
-    /// LZMA or DEFLATE.
+    /// Limit of the decoded bytes that are kept beside the profile; `None` means 64 MiB for images
+    /// with LZMA or DEFLATE.
     pub decoded_size: Option<u64>,
     /// Directory of the image that becomes the root of the mount.
     pub subdir: Option<PathBuf>,
@@ -349,7 +350,8 @@ impl MountOptions {
         self.decoded_size.unwrap_or(DECODED_BYTES)
     }
 
-    /// Options of every filesystem that become flags of mount(2).
+    /// Sets an option that all filesystems have and that becomes a flag of mount(2); false if it is
+    /// unknown.
     fn flag(&mut self, name: &str) -> bool {
         let (flag, on) = match name {
             "nodev" => (MountFlags::NODEV, true),
@@ -448,7 +450,7 @@ fn profile(value: &OsStr) -> Result<Option<ProfileLocation>, OptionError> {
         let must = "learn, auto, off or a path with a slash";
         OptionError::value("profile", &value.to_string_lossy(), must)
     };
-    // A single word is more likely a misspelt value.
+    // A single word is more likely a misspelt value than a path.
     if !value.as_bytes().iter().any(|byte| b"/.".contains(byte)) {
         return Err(must());
     }

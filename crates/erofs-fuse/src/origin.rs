@@ -10,7 +10,7 @@ struct Origin {
     in_first_namespace: bool,
 }
 
-/// Read at the start: later, neither a non-dumpable nor a sandboxed process may read it.
+/// Determined at start-up: later, a non-dumpable or sandboxed process may not read what is needed.
 static ORIGIN: LazyLock<Origin> = LazyLock::new(|| Origin {
     user: getuid(),
     in_first_namespace: user::in_first_namespace(),

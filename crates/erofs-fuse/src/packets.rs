@@ -58,7 +58,7 @@ pub fn receive(socket: impl AsFd) -> io::Result<(Vec<u8>, Option<OwnedFd>)> {
         recvmsg(&socket, &mut slices, &mut control, RecvFlags::CMSG_CLOEXEC)
     })?;
     if received.flags.contains(ReturnFlags::CTRUNC) {
-        // The limit on open files left no number for the descriptor.
+        // The kernel dropped the descriptor, because of the limit on open files.
         return Err(rustix::io::Errno::MFILE.into());
     }
     let mut descriptor = None;

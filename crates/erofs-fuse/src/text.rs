@@ -60,7 +60,7 @@ fn printable(bytes: &[u8], backslash: &str) -> String {
 }
 
 /// Characters that change how the rest of the line is drawn: directions (Unicode Standard Annex 9),
-/// line and paragraph separators, joiners, tags, and others without a width.
+/// line and paragraph separators, joiners, tags, and other characters of zero width.
 fn is_invisible(character: char) -> bool {
     matches!(
         u32::from(character),

@@ -170,7 +170,8 @@ fn marked(name: OsString, initramfs: bool) -> OsString {
     marked
 }
 
-/// The program that replaced this one. The kernel's link says that this one is deleted.
+/// The path of the program that replaced this one, without the suffix ` (deleted)` that the
+/// kernel's link then has.
 fn installed_now(path: PathBuf) -> PathBuf {
     let bytes = path.as_os_str().as_bytes();
     match bytes.strip_suffix(b" (deleted)") {

@@ -17,9 +17,9 @@ use crate::options::READ_AHEAD_KB;
 /// The read-ahead window of one mount.
 #[derive(Debug)]
 pub(crate) struct ReadAheadWindow {
-    /// Opened by the mount helper.
+    /// The file that sets the window, opened by the mount helper.
     file: OwnedFd,
-    /// KiB of one request.
+    /// Size of the largest request in KiB.
     request: u32,
     /// Guarded by its own lock: whether a window is one request.
     is_narrow: PiMutex<bool>,
@@ -38,7 +38,7 @@ impl ReadAheadWindow {
             request,
             is_narrow: PiMutex::default(),
         };
-        // An earlier server may have left another window, and the CPUs may be busy already.
+        // An earlier server may have left a different window, and the CPUs may be busy already.
         window.set(READ_AHEAD_KB);
         window.adapt(engine);
         let followed = Arc::downgrade(engine);

@@ -56,8 +56,8 @@ fn make(image: &Path) -> Value {
     Value::Object(value.collect())
 }
 
-/// Tries to act on the mount helper, which is a process of another user if it is root's. The
-/// attempts change nothing in it.
+/// Tries to act on the mount helper, which belongs to another user than the server if root mounted.
+/// The attempts change nothing in it.
 fn against_the_helper() -> Vec<(&'static str, Option<io::Error>)> {
     let Some(helper) = getppid() else {
         return Vec::new();

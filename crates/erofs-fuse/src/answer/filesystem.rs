@@ -96,7 +96,7 @@ pub(crate) struct ErofsFilesystem {
 struct Listing<'r> {
     request: &'r Request<'r>,
     small_files: Vec<Nid>,
-    /// Each with its name.
+    /// The listed directories, each with its name.
     directories: Vec<(Vec<u8>, Nid)>,
 }
 
@@ -221,17 +221,17 @@ impl ErofsFilesystem {
         Ok(count)
     }
 
-    /// From now on stores small files that are read one after another ahead of their readers.
+    /// From now on, small files that are read one after another are stored ahead of their readers.
     pub(crate) fn set_read_ahead(&self, read_ahead: Arc<FileReadAhead>) {
         let _ = self.read_ahead.set(read_ahead);
     }
 
-    /// From now on declines reads around random faults.
+    /// From now on, reads around random faults are declined.
     pub(crate) fn set_random_faults(&self, random_faults: Arc<RandomFaults>) {
         let _ = self.random_faults.set(random_faults);
     }
 
-    /// From now on lists the directories of a walk ahead.
+    /// From now on, directories are listed ahead of a walk.
     pub(crate) fn set_directory_read_ahead(&self, read_ahead: DirectoryReadAhead) {
         let _ = self.directory_read_ahead.set(read_ahead);
     }
@@ -298,7 +298,7 @@ impl ErofsFilesystem {
         })
     }
 
-    /// The companion's figures about launches, and those known here.
+    /// The companion's figures about launches, completed with those that this process knows.
     fn launch_figures(&self, trouble: Option<&String>) -> LaunchFigures {
         let events = self.events.get();
         let report = events.and_then(|events| events.report());

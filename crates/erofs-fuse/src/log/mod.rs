@@ -1,5 +1,5 @@
-//! The log for faults of the image and deaths of servers. It is opened before the sandbox, which
-//! forbids opening it.
+//! The log for faults of the image and deaths of servers. A server opens the log before it enters
+//! the sandbox, which forbids opening it.
 
 mod journal;
 mod syslog;
@@ -18,7 +18,7 @@ use crate::note::note;
 use crate::options::MountOptions;
 use crate::text;
 
-/// Mode of a new log file. Others cannot read it, because messages name files of the image.
+/// Mode of a new log file. Other users cannot read it, because messages name files in the image.
 const FILE_MODE: u32 = 0o640;
 
 /// The log of one mount. Logging never waits for the receiver.
@@ -32,7 +32,7 @@ pub enum Log {
     File(File, PathBuf),
     /// Standard error of a server in the foreground.
     StandardError,
-    /// A system without a log.
+    /// Nowhere: the system has no log.
     None,
 }
 
@@ -137,7 +137,7 @@ fn connect(path: &str) -> io::Result<UnixDatagram> {
     Ok(socket)
 }
 
-/// Uses write(2): the sandbox allows no call that takes an address.
+/// Uses write(2), because the sandbox allows no call that takes a socket address.
 fn sent(socket: &UnixDatagram, bytes: &[u8]) -> bool {
     rustix::io::retry_on_intr(|| rustix::io::write(socket, bytes)).is_ok()
 }

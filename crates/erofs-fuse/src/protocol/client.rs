@@ -115,8 +115,8 @@ impl MountHelper {
         })
     }
 
-    /// Cloned descriptors for the channels of a server that is not replaced and may no longer be
-    /// allowed to open `/dev/fuse`. Empty for a mount that the caller made.
+    /// Returns cloned descriptors for the channels of a server that is not replaced and may no
+    /// longer be allowed to open `/dev/fuse`. If the caller made the mount, there are none.
     pub(crate) fn channels(&self, session: &Session) -> Vec<OwnedFd> {
         let count = match session.protocol().io_uring {
             // One channel for requests that rings do not carry.
@@ -156,8 +156,8 @@ impl MountHelper {
         }
     }
 
-    /// The descriptors by whose closing others notice that this server is dead. A thread with its
-    /// own descriptor table must close them.
+    /// The descriptors that close when this server dies, by which other processes notice its death.
+    /// A thread with its own descriptor table must close its copies.
     pub(crate) fn signs_of_life(&self) -> Vec<RawFd> {
         let held = [Some(&self.socket), self.alive.get()];
         held.into_iter().flatten().map(AsRawFd::as_raw_fd).collect()
@@ -182,8 +182,8 @@ impl MountHelper {
             .map(DecodedWriter::new)
     }
 
-    /// The place where this server records events for the companion of the mount. Call this once
-    /// the handshake is complete.
+    /// Gets the memory in which this server records events for the companion of the mount. Call
+    /// this once the handshake is complete.
     pub(crate) fn events(&self) -> Result<Events, Error> {
         let (file, wake) = (
             self.descriptor(Request::Events)?,

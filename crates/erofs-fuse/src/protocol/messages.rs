@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
 use crate::error::HelperError;
 use crate::packets;
 
-/// A request of a server to its mount helper. From `Copy` on, a request of the companion, or of a
-/// server that keeps decoded bytes.
+/// A request of a server to its mount helper. The requests from `Copy` on come from the companion,
+/// or from a server that keeps decoded bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Request {
     /// Mount, with reads of at most this many bytes.
@@ -43,8 +43,8 @@ pub enum Request {
     KeepDecoded,
     /// The server ends with an error, whose line follows.
     Failed,
-    /// Get the process that lists directories, which no longer exists. Sent by servers of version
-    /// 1.0.0 that take over the mount after an upgrade to that version.
+    /// Get the process that lists directories. That process no longer exists; only a server of
+    /// version 1.0.0 asks for it, when it takes over a mount after an upgrade to that version.
     Broker,
     /// Open a file of the mount, by its index; a later server gets the same file.
     Open {
@@ -71,9 +71,9 @@ pub enum Request {
     Served,
     /// Remove the mount from the tree; files that programs have open stay usable.
     Detach,
-    /// Mark the mount as unused, a mark that any use removes; an error if it is in use.
+    /// Mark the mount as unused; any use removes the mark. Fails if the mount is in use.
     Mark,
-    /// Unmount if it was not used since the last `Mark`; an error if it was.
+    /// Unmount if the mount has not been used since the last `Mark`; otherwise fail.
     Expire,
     /// Copy the mount; the answer carries the root of the copy.
     Copy,
@@ -91,10 +91,10 @@ pub enum Request {
     WriteDecoded,
 }
 
-/// Whether a server with the name of this process, which is also its helper's, ignores the signals
-/// that ask it to end. On the switch from an initramfs to the new root, systemd sends them to all
-/// processes except those of root whose names begin with `@`, and a sandboxed server does not run
-/// as root.
+/// Whether a server ignores the signals that ask it to end. The name of this process, which server
+/// and helper share, decides: when systemd switches from an initramfs to the new root, it sends
+/// these signals to all processes except those of root whose names begin with `@`, and a sandboxed
+/// server does not run as root.
 #[must_use]
 pub fn ignores_signals() -> bool {
     let name = std::env::args_os().next();
@@ -179,8 +179,8 @@ pub fn respond(socket: impl AsFd, response: &Response) -> io::Result<()> {
 
 /// Waits for a request and its payload.
 ///
-/// # Errors
-/// The other end is closed (`UnexpectedEof`), or has sent something else (`InvalidData`).
+/// # Errors The other end is closed (`UnexpectedEof`), or has sent an invalid message
+/// (`InvalidData`).
 pub fn receive(socket: impl AsFd) -> io::Result<(Request, Vec<u8>)> {
     let (mut packet, _) = packets::receive(socket)?;
     let (request, length) = parse(&packet)?;
@@ -190,8 +190,8 @@ pub fn receive(socket: impl AsFd) -> io::Result<(Request, Vec<u8>)> {
 
 /// Waits for an answer.
 ///
-/// # Errors
-/// The other end is closed (`UnexpectedEof`), or has sent something else (`InvalidData`).
+/// # Errors The other end is closed (`UnexpectedEof`), or has sent an invalid message
+/// (`InvalidData`).
 pub fn receive_response(socket: impl AsFd) -> io::Result<Response> {
     let (packet, descriptor) = packets::receive(socket)?;
     let (outcome, _) = parse::<Result<Option<Version>, HelperError>>(&packet)?;

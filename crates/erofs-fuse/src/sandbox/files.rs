@@ -15,7 +15,7 @@ const CPUS: &str = "/sys/devices/system/cpu";
 /// Read to explain why real-time priority was refused.
 const SELF: &str = "/proc/self";
 
-/// Read for the CPU of a reader (`/proc/TID/stat`), which `/dev/fuse` does not report. Landlock
+/// `/proc/TID/stat` shows which CPU a reader is on, which `/dev/fuse` does not report. Landlock
 /// still denies access that needs the right to trace another process: to its memory, environment
 /// and descriptors.
 const PROC: &str = "/proc";

@@ -105,7 +105,7 @@ impl Shaped for Transport {
     const SHAPE: Shape = Shape::Words(&["dev_fuse", "io_uring"]);
 }
 
-/// Collects the counters, in the daemon.
+/// Collects the counters, in the server.
 pub(crate) struct Reporter {
     // Weak, because the filesystem owns the reporter, and the session owns the filesystem.
     engine: Weak<Engine>,
@@ -113,7 +113,7 @@ pub(crate) struct Reporter {
     image: String,
     mountpoint: PathBuf,
     sandbox: Sandbox,
-    /// Start-up notices that no part of the server repeats.
+    /// Notices from start-up that are kept nowhere else.
     notices: Vec<String>,
     restart: Restart,
     started: Instant,

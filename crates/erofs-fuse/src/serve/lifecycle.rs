@@ -1,7 +1,7 @@
-//! Start-up and shut-down of one mount.
+//! Start-up and shutdown of one mount.
 //!
 //! Start-up: files, signals, sandbox, image, log, mount, handshake, serving threads, ready.
-//! Shut-down, whatever causes it: unmount, end the requests, join the threads, close log and image.
+//! Shutdown, whatever causes it: unmount, end the requests, join the threads, close log and image.
 //! If a step fails, the owners of everything created earlier release it; [`UnmountGuard`] releases
 //! the mount.
 
@@ -44,15 +44,15 @@ use crate::request::{MountRequest, Start};
 use crate::sandbox::Sandbox;
 use crate::threads::OnDemand;
 
-/// Time for decoding the reads of launches when the mount ends.
+/// Time limit for decoding the reads of launches when the mount ends.
 const LAST_DECODING: Duration = Duration::from_millis(300);
 
 /// Serves an image until the mount is gone. `log` receives faults of the image, and `notice`
 /// receives lines for the user. `ready` is called when programs can use the mount, and informs the
 /// helper.
 ///
-/// # Errors
-/// One line that describes the fault. The mount is gone, unless another server had it before.
+/// # Errors One line that describes the fault. The mount is gone, unless this server was to take it
+/// over from another.
 pub fn serve(
     request: &MountRequest,
     start: Start,
@@ -66,7 +66,8 @@ pub fn serve(
     let _ = rustix::param::page_size();
     origin::remember();
     // A dumpable process that crashes waits for all of its threads before it dies. The thread that
-    // stores pages may wait for a read that only the helper can end, after that death.
+    // stores pages may be waiting for a read that only the helper can end, and the helper does so
+    // only after the death.
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .map_err(Error::io("prctl"))?;
     let options = &request.options;
@@ -143,7 +144,8 @@ pub fn serve(
     served
 }
 
-/// Adds to an error that the image was overwritten, which is then the reason why it cannot be read.
+/// If the image was overwritten, adds this to an error: it is then the reason why the image cannot
+/// be read.
 fn with_change(error: erofs_engine::Error, change: Option<Change>) -> Error {
     match change {
         Some(change) => Error::Server(format!("{error}; {}", change.line)),
@@ -151,7 +153,7 @@ fn with_change(error: erofs_engine::Error, change: Option<Change>) -> Error {
     }
 }
 
-/// The parts of one mount that is about to be served.
+/// The parts of a mount that is about to be served.
 struct Serving<'s> {
     engine: &'s Arc<Engine>,
     /// The inode that the mount shows as its root.
@@ -184,13 +186,14 @@ impl Serving<'_> {
                 session
             }
             false => {
-                // First, because the companion starts with the mount, during the handshake.
+                // This comes before mounting, because the companion starts with the mount, during
+                // the handshake.
                 events = self.events(helper, &image)?;
                 self.mount(helper, &image)?
             }
         };
         let mut unmount = UnmountGuard {
-            // A successor that fails before this point leaves the mount to the next one.
+            // A successor that fails before this point leaves the mount to the next server.
             unmounts: !resumes,
             helper,
         };
@@ -228,8 +231,8 @@ impl Serving<'_> {
             unmount.unmounts = true;
         }
         ready(unmount.helper)?;
-        // This thread starts threads that requests need, and raises workers, so it must not wait
-        // for its turn on busy CPUs.
+        // This thread starts threads that requests need, and raises the priority of workers, so it
+        // must not wait for its turn on busy CPUs.
         if let Some(workers) = engine.pinned_workers() {
             workers.lead();
         }

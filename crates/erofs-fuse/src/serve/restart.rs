@@ -11,12 +11,12 @@ use crate::request::MountRequest;
 pub(crate) struct Restart {
     /// Whether it is an error if restarting is impossible.
     required: bool,
-    /// Whether restarting is also required by `standby`, for a process that replaces the mount
-    /// helper.
+    /// Whether `standby` is set: then too it is an error if restarting is impossible, because the
+    /// standby has to start another server.
     standby: bool,
     /// Why dead servers are not replaced; `None` if they are.
     off: Option<String>,
-    /// The process that starts servers.
+    /// Process ID of the mount helper, which starts servers.
     helper: Option<i32>,
 }
 

@@ -87,7 +87,7 @@ mod tests {
         let large = folder.path().join("large.profile");
         let large = std::fs::File::create(large).unwrap();
         large.set_len(LARGEST + 1).unwrap();
-        // The file just written stays, whatever its time of change.
+        // The file just written stays, whatever its modification time.
         remove_oldest(&folder.path().join("old.profile"), ".profile", LARGEST, 250);
         let names = ["new", "middle", "old", "large"];
         let there = |name| folder.path().join(name).with_extension("profile").exists();

@@ -2,7 +2,7 @@
 //! the mount busy, so any program can unmount the mount at any time.
 //!
 //! The first copy can be made [with the mount](crate::mounting::Made), before the mount has a path.
-//! Later, resolving the path of the mount would use the mount. Therefore a short-lived child
+//! Later, resolving the path of the mount would keep the mount busy. Therefore a short-lived child
 //! process makes a copy in a separate mount namespace, in which the path leads to another copy.
 //! Ordinary users get a user namespace along with it; if that is refused, there is no copy, and no
 //! name is looked up.

@@ -68,8 +68,8 @@ pub(super) struct StoredProfile {
     pub(super) name: Vec<u8>,
     /// Version of the file when it was last opened.
     pub(super) version: Option<String>,
-    /// The profile that came with the image, if it arrived before this process was started; until
-    /// it is read.
+    /// The profile that came with the image, until it is read. `None` if the profile arrived only
+    /// after this process was started.
     pub(super) travelling: Option<File>,
 }
 
@@ -127,7 +127,7 @@ pub(super) fn text() -> Result<OwnedFd, Error> {
 }
 
 /// Starts a child that does an errand and answers over `socket`. Returns `None` if the request was
-/// refused, which has then been answered.
+/// refused; the refusal has then been sent.
 pub(super) fn run(
     (request, bytes): (Request, Vec<u8>),
     socket: BorrowedFd<'_>,

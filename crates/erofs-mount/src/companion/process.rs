@@ -365,7 +365,7 @@ impl CompanionOfMount {
         let mut known = known.ok().flatten();
         let mut copy = copy;
         if !Companion::has_work(reader, known.as_ref(), &settings) {
-            // While this process sleeps, the copy would keep the filesystem.
+            // While this process sleeps, the copy would keep the filesystem alive.
             copy = None;
             if !Companion::wait_for_work(reader, &settings, end) {
                 return Ok(0);
@@ -383,7 +383,8 @@ impl CompanionOfMount {
         let root = match copy.map_or_else(|| detached_copy::copy(mounted), Ok) {
             Ok(root) => Some(root),
             Err(error) if is_mounted() => return Err(error),
-            // The mount is gone, so no more names can be looked up; those recorded are needed most.
+            // The mount is gone, so no more names can be looked up, but those already recorded are
+            // used.
             Err(_) => None,
         };
         let mount = CopiedMount::new(mounted.clone(), Arc::clone(&errands))?;

@@ -39,12 +39,12 @@ pub(crate) struct ProfileFile {
     path: Option<PathBuf>,
     /// How many more times the file may be written.
     writes: usize,
-    /// Why nothing is learned, if nothing is.
+    /// The reason why nothing is learned; `None` if profiles are learned.
     unreachable: Option<String>,
 }
 
 impl ProfileFile {
-    /// Creates it for `location`; `mountpoint` is a path where nothing is mounted yet.
+    /// Creates the value for `location`. Call this before anything is mounted at `mountpoint`.
     pub(crate) fn new(mut location: ProfileLocation, mountpoint: &Path) -> Self {
         // If the path is a symlink, its target is read and replaced.
         if let ProfileLocation::File(path) = &mut location

@@ -83,8 +83,8 @@ impl Mounted {
         unmount(&of_descriptor(&root), UnmountFlags::DETACH, &path)
     }
 
-    /// Marks the mount as unused; any use removes the mark. An error if the mount is in use. As
-    /// root only.
+    /// Marks the mount as unused; any use removes the mark. Fails if the mount is in use, and does
+    /// nothing without root.
     pub(crate) fn mark(&self) -> Result<(), Error> {
         if !self.direct {
             return Ok(());

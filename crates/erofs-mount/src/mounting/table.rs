@@ -67,7 +67,7 @@ pub(crate) fn at(path: &Path) -> Result<Vec<Entry>, Error> {
     Ok(table)
 }
 
-/// Whether certainly nothing is mounted at `path`. Since Linux 5.8.
+/// Whether certainly nothing is mounted at `path`. Always false before Linux 5.8.
 pub(crate) fn has_no_mount(path: &Path) -> bool {
     let is_root = |place: OwnedFd| {
         let status = status(place, StatxFlags::empty())?;
@@ -182,8 +182,8 @@ pub(crate) fn says_dead(path: &Path) -> bool {
     handle(path).and_then(rustix::fs::fstatfs).err() == Some(Errno::NOTCONN)
 }
 
-/// Asks a server that may not answer. `None` if it does not answer within this time, or if no
-/// thread can be created.
+/// Asks a server that may not answer. `None` if it does not answer within `limit`, or if no thread
+/// can be created.
 pub(crate) fn answer_within<T: Send + 'static>(
     limit: Duration,
     ask: impl FnOnce() -> T + Send + 'static,

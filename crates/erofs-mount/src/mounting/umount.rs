@@ -77,7 +77,7 @@ fn wait_for_users(path: &Path, entry: &Entry) -> Result<(), Error> {
     }
 }
 
-/// The mounts at a path now.
+/// The mounts that are currently at a path.
 pub(crate) fn mounts_at(path: &Path) -> Vec<Entry> {
     place::mounts_at(path).unwrap_or_default()
 }

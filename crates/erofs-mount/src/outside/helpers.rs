@@ -92,8 +92,8 @@ impl HelperProcess {
     }
 
     /// The helper of the mount `MAJOR:MINOR`: that of the latest mount, since numbers are reused. A
-    /// process that the helper has just started may hold the record too for a moment, and has a
-    /// later ID.
+    /// process that the helper has just started may briefly hold the record too, and has a later
+    /// ID.
     pub(crate) fn for_mount<'h>(helpers: &'h [Self], device: &str) -> Option<&'h Self> {
         let of_mount = helpers.iter().filter(|this| this.record.device == device);
         of_mount.max_by_key(|this| {

@@ -28,8 +28,8 @@ pub fn stat(mountpoint: &Path) -> Result<Value, Error> {
     }
 }
 
-/// Largest accepted number: more than any count, and up to it doubles are exact. Sums of such
-/// numbers stay far below the limit of 64 bits.
+/// Largest accepted number: it exceeds any count, and doubles represent all integers up to it
+/// exactly. Sums of such numbers stay far below the limit of 64 bits.
 const LARGEST: u64 = 1 << 53;
 
 /// Maximum length of a list; a server's lists have 64 buckets, a few CPUs or a few programs.

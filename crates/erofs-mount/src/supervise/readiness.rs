@@ -44,7 +44,7 @@ impl Readiness {
             return Err(Error::Server(why));
         }
         let pipe = ready_fd.map(|number| {
-            // Opened again by name, because a bare number cannot be owned.
+            // Open the descriptor again by name, because safe code cannot own a bare number.
             let path = format!("/proc/self/fd/{number}");
             rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()).map_err(
                 |errno| match errno {

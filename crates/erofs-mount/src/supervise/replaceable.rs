@@ -61,7 +61,7 @@ impl Replaceable {
     /// Opens a file of the mount, the same one for each server.
     pub(crate) fn file(&mut self, request: &MountRequest, number: usize) -> Result<OwnedFd, Error> {
         let mut paths = request.files();
-        // As the server counts them, only the files that have no number yet.
+        // Count as the server does: only the files that have no number yet.
         let listed = self.fetcher.listed();
         let listed: Vec<_> = listed
             .filter(|path| !paths.contains(path))

@@ -33,7 +33,7 @@ pub(crate) type Serve = fn(&MountRequest, Log, Start) -> u8;
 /// How a server is started.
 #[derive(Clone)]
 pub(super) enum How {
-    /// As a fork of this process, which mounts.
+    /// As a fork of this process. The fork mounts.
     First,
     /// As a fork, for an existing mount. This works even while no server runs, unlike starting a
     /// program, whose files may be in the mount or in an overlayfs on top of it.
@@ -158,8 +158,8 @@ pub(super) struct Server {
     pub(super) socket: OwnedFd,
     /// The process; `None` once it is waited for elsewhere.
     child: Option<ChildProcess>,
-    /// Delivers a descriptor of the program, if the server was started as the installed one. Only a
-    /// fork of this process has the other end, until it executes that program.
+    /// Delivers a descriptor of the program, if the server was started as the installed program.
+    /// Only a fork of this process has the other end, until it executes that program.
     program: Option<OwnedFd>,
 }
 
@@ -178,7 +178,7 @@ impl Server {
         self.child.as_ref().map(ChildProcess::number)
     }
 
-    /// The program of a server that was started as the installed one and has made a request. The
+    /// The program of a server that was started as [`How::Installed`] and has made a request. The
     /// program is kept so that it can be started again even if another one is installed by then.
     pub(super) fn program(&self) -> Option<How> {
         let (_, program) = packets::receive(self.program.as_ref()?).ok()?;
@@ -234,7 +234,7 @@ impl Server {
         Err(Error::Server(why.into()))
     }
 
-    /// Reads and drops a packet; false at the end.
+    /// Reads and drops a packet; false once the socket has closed.
     fn reads_packet(&self) -> bool {
         packets::receive(&self.socket).is_ok_and(|(packet, _)| !packet.is_empty())
     }
@@ -251,12 +251,12 @@ impl Server {
         }
     }
 
-    /// Takes the process, whose socket has ended or will end.
+    /// Takes the process of a server whose socket has closed or will close.
     pub(super) fn take_child(&mut self) -> Option<ChildProcess> {
         self.child.take()
     }
 
-    /// Whether a request, or the end, arrives before `deadline`.
+    /// Whether the server sends a request or ends before `deadline`.
     fn is_heard_before(&self, deadline: Instant) -> bool {
         let left = deadline.saturating_duration_since(Instant::now());
         let watched = [(self.socket.as_fd(), PollFlags::IN)];

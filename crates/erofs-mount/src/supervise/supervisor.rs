@@ -125,7 +125,7 @@ impl Signals {
         Ok(())
     }
 
-    /// Drops signals that arrived before, at a standby, which acts on no signal.
+    /// Drops the signals that arrived while this process was a standby: a standby acts on none.
     fn forget(&self) {
         for signals in self.ending.iter().chain([&self.upgrade]) {
             while rustix::io::read(signals, &mut [0; 128]).is_ok() {}
@@ -146,12 +146,12 @@ struct Helper {
     readiness: Option<Readiness>,
     looks: Option<(Family, Patience)>,
     /// How the next server is started: as a fork of this process or, after an upgrade, as the
-    /// program that took over, unless this program fails to start again or dies twice.
+    /// program that took over, unless that program fails to start again or dies twice.
     next: How,
     /// When the last upgrade completed.
     upgraded: Instant,
     deaths: Deaths,
-    /// Whether an upgrade was requested. It waits until the server has the mount.
+    /// Whether an upgrade was requested. The upgrade waits until the server has the mount.
     upgrade_wanted: bool,
     /// Whether the server is stopped. A stopped server cannot notice the end of its mount, so this
     /// process then polls the device. Otherwise this process does not, because each request would
@@ -161,7 +161,7 @@ struct Helper {
     kill_at: Option<Instant>,
     /// The reason why the server ended, as it reported it.
     failure: Option<String>,
-    /// Whether a signal arrived before the mount was served, of which this process then dies.
+    /// Whether a signal arrived before the mount was served; this process then dies of that signal.
     signalled: bool,
 }
 
@@ -271,7 +271,7 @@ impl Helper {
         let look = self.looks.as_ref().map(|(_, patience)| patience.left());
         let limits = [reap, self.kill_at.map(left), fetcher.limit(), look];
         let limit = limits.into_iter().flatten().min();
-        // A mount known to be gone would end every wait.
+        // A device whose mount is known to be gone would end every wait immediately.
         let is_watched = self.server_has_stopped && self.kill_at.is_none();
         let device = self.state.device().filter(|_| is_watched);
         let signals = &self.signals;
@@ -340,7 +340,7 @@ impl Helper {
     /// invalid or if it does not take the answer.
     fn answer_next(&mut self) -> bool {
         let answered = match protocol::receive(&self.server.socket) {
-            // The end of the server follows.
+            // The server ends after this request.
             Ok((Request::Failed, line)) => {
                 self.failure = Some(String::from_utf8_lossy(&line).into_owned());
                 true
@@ -384,7 +384,7 @@ impl Helper {
         // Do this before the new server gets the mount, which it must request from this thread.
         self.state.begin_again(one_by_one);
         if asks {
-            // If it is dead by now, it is replaced.
+            // If the new server is already dead, it is replaced.
             self.answer(Request::Resume);
         }
         Ok(())
@@ -425,8 +425,8 @@ impl Helper {
         self.deaths.expect(child);
     }
 
-    /// Refuses and logs each of these requests once. They may come twice, because a third server
-    /// may have died of the same request before it was known how the second one died.
+    /// Refuses and logs each of these requests once. A request may be passed here twice, because a
+    /// third server may have died of the same request before it was known how the second one died.
     fn refuse(&self, requests: &[TakenRequest]) {
         for request in requests
             .iter()
@@ -440,8 +440,8 @@ impl Helper {
 
     fn answer(&mut self, request: Request) -> bool {
         let outcome = self.carry_out(request);
-        // Renew the standby before the server has the answer, which the next mount helper must
-        // know.
+        // Renew the standby before the server has the answer: the next mount helper must know of
+        // it.
         if is_for_standby(request) && outcome.is_ok() {
             self.renew_standby();
         }
@@ -460,7 +460,7 @@ impl Helper {
         let last = self.standby.take();
         match self.start_standby(last.as_ref()) {
             Ok(next) => self.standby = Some(next),
-            // The next request that matters tries again.
+            // The next such request tries again.
             Err(error) => self.servers.report(&error.to_string()),
         }
         self.deaths.expect(last.map(Standby::retire));
@@ -625,14 +625,15 @@ impl Helper {
         let mut old = std::mem::replace(&mut self.server, server);
         self.state.is_served_by(self.server.number());
         self.deaths.expect(old.take_child());
-        // If it is dead by now, it is replaced.
+        // If the new server is already dead, it is replaced.
         self.answer(Request::Resume);
         Ok(())
     }
 }
 
 /// Whether the answer changes the state that a standby must have: the server that has the mount,
-/// its files, the descriptors of the device. The companion exists before the first of these.
+/// its files, the descriptors of the device. The companion is created before the first of these
+/// requests.
 fn is_for_standby(request: Request) -> bool {
     use Request::{Clone, Open, Resume, Served};
     matches!(request, Open { .. } | Clone { .. } | Resume | Served)

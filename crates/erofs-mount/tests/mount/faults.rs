@@ -1,4 +1,4 @@
-//! Faults of the image are in the log and the counters, and neither disturbs the mount.
+//! Faults of the image appear in the log and in the counters, and do not disturb the mount.
 
 use std::fs::{self, File};
 use std::io::{self, Read};

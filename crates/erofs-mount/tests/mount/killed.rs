@@ -57,7 +57,7 @@ fn each_death(
         assert!(fs::read_dir(&place.path).unwrap().count() > 0);
         umount(&place.path, false).unwrap();
     }
-    println!("the last reader had its error after at most {slowest:?}");
+    println!("the last reader got its error after at most {slowest:?}");
 }
 
 fn a_killed_daemon_leaves_no_reader_waiting() {

@@ -55,7 +55,7 @@ fn every_way_of_reading_returns_the_original_bytes() {
             umount(&place.path, false).unwrap();
         }
     }
-    println!("{reads} random reads, all bytes right");
+    println!("{reads} random reads, all bytes correct");
 }
 
 /// Reads for this long, and returns the number of reads.
@@ -147,7 +147,7 @@ fn read_once(path: &Path, original: &[u8], random: &mut Random) {
             copy.read_exact(&mut bytes).unwrap();
         }
         7 => copied(&file, from, &mut bytes),
-        // Read to the end and beyond it, which is a short read.
+        // Ask for one byte more than is left, which gives a short read.
         _ => {
             let mut rest = vec![0xAA; original.len() - from + 1];
             let mut done = 0;

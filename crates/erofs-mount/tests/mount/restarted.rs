@@ -101,8 +101,8 @@ fn print(what: &str, mut pauses: Vec<Duration>) {
     println!("{count} {what}: the longest read took {median:?} at the median, at most {longest:?}");
 }
 
-/// Runs `work` under readers, which see no error and no wrong byte. `work` gets the time of their
-/// slowest read.
+/// Runs `work` while readers run, and checks that they see no error and no wrong byte. `work` gets
+/// the time of their slowest read.
 pub fn under_readers<T>(place: &Place, seed: u64, work: impl FnOnce(&AtomicU64) -> T) -> T {
     let files = files(&place.path);
     let mappers = files[..2].iter().filter_map(|(file, _)| map(file));

@@ -27,7 +27,7 @@ figures::figures! {
     pub(crate) struct ReadAheadFigures counted by struct Counters {
         /// Files stored.
         files,
-        /// Their bytes.
+        /// Bytes in these files.
         prefetched_bytes,
         /// Files that were requested before they were stored.
         late_files,
@@ -51,7 +51,7 @@ pub(crate) struct FileReadAhead {
     /// Guarded by its own lock: held for lookups only.
     state: PiMutex<State>,
     changed: PiCondvar,
-    /// The thread that stores.
+    /// The thread that stores files.
     pub(super) demand: Demand,
     counters: Counters,
 }

@@ -1,4 +1,4 @@
-//! The small files that the kernel learned of by listings, in order.
+//! The small files that the kernel learned of from listings, in order.
 //!
 //! Some programs, `cp -r` among them, sort a listing by inode number. If reads follow that order
 //! rather than that of the listing, later listings are sorted in the same way.

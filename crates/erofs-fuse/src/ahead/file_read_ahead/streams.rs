@@ -1,7 +1,7 @@
 //! Recognises files that are read one after another, and selects which to store next.
 //!
 //! The use of a stored page causes no request, so nothing shows how far a program has come.
-//! Therefore the first file of each window except the first is left out as a marker: a request for
+//! Therefore each window after the first one leaves out its first file as a marker: a request for
 //! the marker shows that the previous window was used, and that the next one is due. Markers
 //! measure waste as well.
 
@@ -49,7 +49,7 @@ pub(super) struct Streams {
     windows: VecDeque<Window>,
     /// Number of reads in order that are required beyond [`EARLIEST`].
     caution: u32,
-    /// Bytes.
+    /// Bytes that a marker confirmed as used.
     pub(super) used: u64,
     pub(super) wasted: u64,
 }

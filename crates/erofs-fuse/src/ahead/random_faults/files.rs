@@ -1,4 +1,4 @@
-//! The files whose windows are watched: the most recently read.
+//! The files whose windows are watched: those read most recently.
 
 use std::ops::Range;
 

@@ -4,7 +4,7 @@
 //! outside earlier windows exceed those inside by a hundred. In a file of a gigabyte, half of the
 //! windows are read before that, with hundreds of kilobytes decoded for each page that is used.
 //! Declined windows stay empty, so every fault is a miss. After the first hundred, the kernel
-//! requests single pages; until then it requests each page that is used again.
+//! requests single pages; until then, it requests the window first and then the page that is used.
 
 mod file;
 mod files;
@@ -37,7 +37,7 @@ figures::figures! {
 pub(crate) struct RandomFaults {
     /// Guarded by its own lock, which is only tried and never waited for.
     files: PiMutex<Files>,
-    /// Whether any window was declined. Once it was, requests for single pages are examined.
+    /// Whether any window was declined. From then on, requests for single pages are examined.
     declined_any: AtomicBool,
     /// Set once: the kernel's pages are too large.
     unfit: AtomicBool,

@@ -30,7 +30,7 @@ pub(crate) struct FaultRecorder {
     /// Guarded by its own lock, which serving and other threads share; never held during a system
     /// call.
     table: PiMutex<FaultTable>,
-    /// Readable when there is something for the log.
+    /// Readable when there is something to log.
     news: EventFd,
     /// The thread that logs.
     demand: Demand,
