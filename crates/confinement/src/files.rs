@@ -40,7 +40,7 @@ pub fn beneath(paths: &[(&Path, BitFlags<AccessFs>)]) -> Vec<Rule> {
 /// Restricts the calling thread and those it creates to what the rules allow.
 ///
 /// # Errors
-/// One line, if the kernel lacks Landlock.
+/// Returns a one-line error if the kernel lacks Landlock.
 pub fn restrict_to(rules: Vec<Rule>) -> Result<Landlock, String> {
     let describe = |error: landlock::RulesetError| error.to_string();
     let mut set = Ruleset::default()

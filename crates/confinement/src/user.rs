@@ -32,7 +32,7 @@ pub fn in_first_namespace() -> bool {
 /// determine.
 ///
 /// # Errors
-/// One line. The process stays root.
+/// Returns a one-line error; the process then stays root.
 pub fn leave_root(in_first_namespace: bool) -> Result<(), String> {
     if !geteuid().is_root() || !in_first_namespace {
         return Ok(());

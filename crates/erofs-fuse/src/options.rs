@@ -28,7 +28,7 @@ pub enum OptionError {
         known::hint(name)
     )]
     Unknown {
-        /// As the user wrote it.
+        /// The option as the user wrote it.
         name: String,
     },
     /// An invalid value.
@@ -54,7 +54,7 @@ impl OptionError {
     }
 }
 
-/// `auto` is for users who do not choose: over io_uring a dead server is not replaced.
+/// `auto` means off, because over io_uring a dead server is not replaced.
 const IO_URING: &[(&str, bool)] = &[("auto", false), ("on", true), ("off", false)];
 
 const RESTART: &[(&str, bool)] = &[("on", true), ("off", false)];

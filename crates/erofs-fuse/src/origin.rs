@@ -10,7 +10,8 @@ struct Origin {
     in_first_namespace: bool,
 }
 
-/// Determined at start-up: later, a non-dumpable or sandboxed process may not read what is needed.
+/// Determined at start-up, because a non-dumpable or sandboxed process may not read its own
+/// namespaces in `/proc`.
 static ORIGIN: LazyLock<Origin> = LazyLock::new(|| Origin {
     user: getuid(),
     in_first_namespace: user::in_first_namespace(),

@@ -42,7 +42,8 @@ use erofs_fuse::serve;
 /// In the foreground, returns when the mount is gone; in the background, when a daemon serves it.
 ///
 /// # Errors
-/// One line that describes the fault. Nothing stays mounted and no process is left.
+/// Returns a one-line error that describes the fault. Nothing stays mounted, and no process is
+/// left.
 pub fn mount(request: &MountRequest) -> Result<(), Error> {
     passed::check(request)?;
     if request.foreground || request.options.debug {
@@ -188,8 +189,8 @@ fn reported(error: &Error) -> u8 {
 /// Serves for the mount helper, which started this process and receives its errors. Returns the
 /// exit status.
 fn serve_for_helper(request: &MountRequest, log: Log, start: Start) -> u8 {
-    // Opened before the sandbox, which forbids opening it. A successor does not use the path, which
-    // may lead into a mount that is not served.
+    // Opened before the process enters the sandbox, which forbids opening it. A successor does not
+    // use the path, which may lead into a mount that is not served.
     let null = match start {
         Start::Successor => rustix::io::dup(rustix::stdio::stdout()),
         Start::First => {

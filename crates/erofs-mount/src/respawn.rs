@@ -180,7 +180,7 @@ fn installed_now(path: PathBuf) -> PathBuf {
     }
 }
 
-/// The command line that describes a mount to a process started again.
+/// The command line that describes a mount to a newly started process of this program.
 pub(crate) fn arguments(request: &MountRequest) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = vec!["mount".into(), "-f".into()];
     for list in &request.options.given {

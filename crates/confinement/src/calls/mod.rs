@@ -25,8 +25,8 @@ pub enum Process {
 /// `no_new_privs`, so that privileges cannot be gained later either.
 ///
 /// # Errors
-/// One line, if there is no filter for this architecture, or if the kernel or a container refuses
-/// it.
+/// Returns a one-line error if there is no filter for this architecture, or if the kernel or a
+/// container refuses it.
 pub fn restrict(process: Process) -> Result<(), String> {
     install(process)
 }

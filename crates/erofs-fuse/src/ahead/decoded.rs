@@ -1,4 +1,4 @@
-//! Keeps the decoded bytes of launches, so that later mounts need not decode them again.
+//! Keeps the decoded bytes of launches, so that later mounts need not repeat the decoding.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -214,8 +214,8 @@ impl Drop for Keeping {
     }
 }
 
-/// Whether launches found nearly all of their decoded bytes among those kept, within the limit
-/// `most`.
+/// Whether launches found so many of their decoded bytes among those kept that the file need not be
+/// rewritten. `most` is the limit of the bytes that are kept.
 fn has_most(before: &Decoded, most: u64) -> bool {
     let (read, missed) = before.bytes();
     let is_full = before.length >= most - most / NEW_SHARE;

@@ -39,7 +39,7 @@ const LONGEST: usize = 4 << 20;
 pub(crate) struct NotifyStoreWriter {
     queue: Arc<Queue>,
     /// Files with random faults, for which nothing is stored: pages around a random fault are not
-    /// read soon, and a hit there makes the kernel resume reading around.
+    /// read soon, and a hit there makes the kernel read around faults again.
     random: Option<Arc<RandomFaults>>,
 }
 

@@ -1,5 +1,5 @@
 //! Stands in for an image that has taken over the server: makes the serving thread try calls that
-//! the sandbox must refuse. In test builds only (feature `fail-points`).
+//! the sandbox must refuse. Compiled into test builds only (feature `fail-points`).
 
 use std::fs::{File, OpenOptions};
 use std::io;

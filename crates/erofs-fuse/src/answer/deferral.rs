@@ -14,7 +14,7 @@ use crate::error::Error;
 /// is called repeatedly in the meantime.
 ///
 /// # Errors
-/// The network's error, or `None` if the reader was killed.
+/// Returns the network's error, or `None` if the reader was killed.
 pub(crate) fn wait(
     missing: Missing,
     reader: u32,

@@ -31,7 +31,7 @@ use crate::nodes::{InodeNumbers, Nodes, directory_type};
 use crate::note::note;
 
 /// Directory position after a "." that the image omits. Positions in images are byte offsets, which
-/// stay far below.
+/// stay far below this value.
 const AFTER_DOT: u64 = 1 << 62;
 
 /// Flag in a position: an earlier entry is broken, so the listing must not end as if it were
@@ -149,8 +149,8 @@ impl ErofsFilesystem {
         Self { uid, gid, ..self }
     }
 
-    /// Lets only root and this user use the mount. The kernel has no such rule, so it must ask the
-    /// server at every access.
+    /// Lets only root and the given user use the mount. The kernel has no such rule, so it must ask
+    /// the server at every access.
     pub(crate) fn only_for(self, only_user: Option<u32>) -> Self {
         Self { only_user, ..self }
     }

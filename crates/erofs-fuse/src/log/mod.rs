@@ -28,7 +28,7 @@ pub enum Log {
     Journal(UnixDatagram),
     /// syslogd.
     Syslog(UnixDatagram),
-    /// `log=FILE`, and the file's name.
+    /// The file of `log=FILE`, with its name.
     File(File, PathBuf),
     /// Standard error of a server in the foreground.
     StandardError,
@@ -37,8 +37,8 @@ pub enum Log {
 }
 
 impl Log {
-    /// Opens the log that the options name; otherwise standard error or, in the background, the
-    /// system's log.
+    /// Opens the log that the options name. If they name none, faults go to standard error or, in
+    /// the background, to the system's log.
     pub fn open(options: &MountOptions, background: bool) -> Result<Self, Error> {
         match &options.log {
             Some(path) => Self::file(path),
@@ -78,7 +78,8 @@ impl Log {
         })
     }
 
-    /// The descriptor to which the log is written, unless that is standard error.
+    /// The descriptor to which the log is written; `None` if there is no log or if it is standard
+    /// error.
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Self::Journal(socket) | Self::Syslog(socket) => Some(socket.as_fd()),
@@ -209,7 +210,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (listener, socket) = listener(folder.path());
         let log = Log::Syslog(socket);
-        // The kernel queues a few hundred datagrams at most.
+        // The kernel queues at most a few hundred datagrams.
         assert!((0..100_000).any(|_| !log.line("it broke")));
         drop(listener);
         assert!(!log.line("it broke"));

@@ -8,7 +8,7 @@ pub struct KnownOption {
     pub usage: &'static str,
     /// One line of help.
     pub meaning: &'static str,
-    /// The flag of commands that read an image without mounting it and have this option.
+    /// The flag for this option in the commands that read an image without mounting it.
     pub flag: Option<&'static str>,
 }
 
@@ -18,7 +18,7 @@ impl KnownOption {
         self.usage.split('=').next().unwrap_or(self.usage)
     }
 
-    /// Whether it has an effect only on images at URLs.
+    /// Whether the option has an effect only on images at URLs.
     pub fn is_for_urls(&self) -> bool {
         self.name() == "prefetch" || self.flag.is_some_and(|flag| !flag.starts_with("verity"))
     }

@@ -55,7 +55,7 @@ impl MountHelper {
     /// companion.
     ///
     /// # Errors
-    /// Standard input cannot be replaced.
+    /// Returns an error if standard input cannot be replaced.
     pub fn parent(null: impl AsFd, has_companion: bool) -> Result<Self, Error> {
         let stdin = rustix::stdio::stdin();
         let socket = rustix::io::fcntl_dupfd_cloexec(stdin, 3).map_err(Error::io("stdin"))?;
@@ -96,7 +96,7 @@ impl MountHelper {
     /// file yet.
     ///
     /// # Errors
-    /// Decoded bytes are not kept.
+    /// Returns an error if decoded bytes are not kept.
     pub(crate) fn decoded(&self) -> Result<Option<File>, Error> {
         Ok(self.call(Request::Decoded)?.map(File::from))
     }
@@ -209,7 +209,7 @@ impl MountHelper {
         self.call(Request::Detach).map(drop)
     }
 
-    /// Marks the mount as unused; an error if it is in use. Does nothing without root.
+    /// Marks the mount as unused; fails if it is in use. Does nothing without root.
     pub(crate) fn mark(&mut self) -> Result<(), Error> {
         self.call(Request::Mark).map(drop)
     }

@@ -61,7 +61,7 @@ pub enum Request {
     InFlight,
     /// Get a cloned descriptor of `/dev/fuse`, which the helper keeps too.
     Clone {
-        /// A later server gets the same descriptor by this number.
+        /// Number by which a later server gets the same descriptor.
         number: usize,
     },
     /// Take over the mount of a server that is gone. If that server still exists, it ends.
@@ -87,7 +87,7 @@ pub enum Request {
     WriteProfile,
     /// Append these bytes to the next file of decoded bytes.
     AddDecoded,
-    /// Complete that file, which replaces the previous one.
+    /// Complete the next file of decoded bytes, which replaces the previous one.
     WriteDecoded,
 }
 
@@ -101,8 +101,8 @@ pub fn ignores_signals() -> bool {
     name.is_some_and(|name| name.as_encoded_bytes().starts_with(b"@"))
 }
 
-/// An order of the helper, sent without a request. The helper uses orders if it may not signal its
-/// server, or if the server [ignores signals](ignores_signals).
+/// An order from the helper to its server, sent without a request. The helper uses orders if it may
+/// not signal the server, or if the server [ignores signals](ignores_signals).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Order {
     /// Unmount and end.
@@ -163,7 +163,6 @@ pub fn send_order(socket: impl AsFd, order: Order) -> io::Result<()> {
     packets::send(socket, &serde_json::to_vec(&order)?)
 }
 
-/// Waits for an order.
 pub(super) fn receive_order(socket: impl AsFd) -> io::Result<Order> {
     Ok(parse(&packets::receive(socket)?.0)?.0)
 }
@@ -179,7 +178,8 @@ pub fn respond(socket: impl AsFd, response: &Response) -> io::Result<()> {
 
 /// Waits for a request and its payload.
 ///
-/// # Errors The other end is closed (`UnexpectedEof`), or has sent an invalid message
+/// # Errors
+/// Returns an error if the other end is closed (`UnexpectedEof`) or has sent an invalid message
 /// (`InvalidData`).
 pub fn receive(socket: impl AsFd) -> io::Result<(Request, Vec<u8>)> {
     let (mut packet, _) = packets::receive(socket)?;
@@ -190,7 +190,8 @@ pub fn receive(socket: impl AsFd) -> io::Result<(Request, Vec<u8>)> {
 
 /// Waits for an answer.
 ///
-/// # Errors The other end is closed (`UnexpectedEof`), or has sent an invalid message
+/// # Errors
+/// Returns an error if the other end is closed (`UnexpectedEof`) or has sent an invalid message
 /// (`InvalidData`).
 pub fn receive_response(socket: impl AsFd) -> io::Result<Response> {
     let (packet, descriptor) = packets::receive(socket)?;

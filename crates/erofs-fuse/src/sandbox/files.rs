@@ -1,5 +1,5 @@
-//! Landlock: the files that can still be opened. The image and its devices are already open and can
-//! no longer be opened by name, nor can any other file.
+//! Landlock: the files that can still be opened. The image and its devices are already open, and
+//! cannot be opened by name again.
 
 use std::path::Path;
 

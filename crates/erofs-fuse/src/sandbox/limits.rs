@@ -14,7 +14,7 @@ const ALL_OF_NICE: u64 = 40;
 /// are gone.
 ///
 /// # Errors
-/// The limits do not permit real-time priority.
+/// Returns an error if the limits do not permit real-time priority.
 pub(super) fn set(hipri: Hipri) -> Result<(), Errno> {
     if hipri == Hipri::Off {
         let _ = exactly(Resource::Nice, 0);

@@ -51,8 +51,9 @@ const LAST_DECODING: Duration = Duration::from_millis(300);
 /// receives lines for the user. `ready` is called when programs can use the mount, and informs the
 /// helper.
 ///
-/// # Errors One line that describes the fault. The mount is gone, unless this server was to take it
-/// over from another.
+/// # Errors
+/// Returns a one-line error that describes the fault. The mount is then gone, unless this server
+/// was to take it over from another.
 pub fn serve(
     request: &MountRequest,
     start: Start,
@@ -62,7 +63,7 @@ pub fn serve(
     ready: &mut dyn FnMut(&MountHelper) -> Result<(), Error>,
 ) -> Result<(), Error> {
     sys::memory::share_one_heap();
-    // Read now: later, neither a non-dumpable nor a sandboxed process may read it.
+    // Read both now, because a non-dumpable or sandboxed process may not.
     let _ = rustix::param::page_size();
     origin::remember();
     // A dumpable process that crashes waits for all of its threads before it dies. The thread that

@@ -88,7 +88,6 @@ impl Restart {
         self.off.is_none()
     }
 
-    /// Returns the figures for the live counters.
     pub(super) fn figures(&self, in_flight: Option<&RequestsInFlight>) -> RestartFigures {
         let helper = self.helper.filter(|_| self.is_on());
         let gone = helper.is_some() && helper != parent();

@@ -40,11 +40,11 @@ pub(crate) struct Watched<'w> {
 }
 
 impl Watched<'_> {
-    /// Returns when the mount is gone, when a signal or an order of the helper arrives, or when it
-    /// was idle for `timeout`.
+    /// Returns when the mount is gone, when a signal or an order from the helper arrives, or when
+    /// it was idle for `timeout`.
     ///
     /// # Errors
-    /// One line if a signal arrived and the mount could not be unmounted.
+    /// Returns an error if a signal arrived and the mount could not be unmounted.
     pub(crate) fn wait_for_end(mut self, timeout: Option<Duration>) -> Result<(), Error> {
         let mut idle = timeout.map(|limit| Idle::new(limit, Instant::now()));
         let (mut cpus, mut load) = (Check::now(), Check::now());
@@ -189,7 +189,6 @@ impl Idle {
         }
     }
 
-    /// Time between two checks.
     fn interval(&self) -> Duration {
         let [shortest, longest] = IDLE_CHECK;
         (self.limit / 8).clamp(shortest, longest)

@@ -12,7 +12,7 @@ use crate::error::Error;
 /// Starts a thread that runs `work` with the result of `prepare`. Returns once `prepare` is done.
 ///
 /// # Errors
-/// One line, if the thread cannot be created or `prepare` fails.
+/// Returns a one-line error if the thread cannot be created or `prepare` fails.
 pub(crate) fn spawn<T>(
     name: &str,
     prepare: impl FnOnce() -> io::Result<T> + Send + 'static,

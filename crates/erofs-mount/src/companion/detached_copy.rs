@@ -27,7 +27,7 @@ use erofs_fuse::packets;
 /// Makes a copy in a child process.
 ///
 /// # Errors
-/// The mount is gone, is not the topmost one at its path, or may not be copied.
+/// Returns an error if the mount is gone, is not the topmost one at its path, or may not be copied.
 pub(crate) fn copy(mounted: &Mounted) -> Result<OwnedFd, Error> {
     let place = &mounted.mountpoint;
     let (ours, theirs) = packets::socket_pair()?;

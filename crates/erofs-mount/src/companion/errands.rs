@@ -30,7 +30,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 
 /// The companion's side of errands.
 pub(super) struct Errands {
-    /// Locked from a request to its answer, since several threads ask.
+    /// Locked from each request until its answer, since several threads ask.
     socket: Mutex<OwnedFd>,
     /// The text of the next profile.
     text: File,

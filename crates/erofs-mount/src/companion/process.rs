@@ -126,7 +126,6 @@ impl CompanionOfMount {
         self.reader.announce();
     }
 
-    /// The file of the profile.
     pub(crate) fn profile(&self) -> Option<&ProfileFile> {
         self.profile.as_ref()
     }

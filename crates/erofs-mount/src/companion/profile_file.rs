@@ -71,8 +71,8 @@ impl ProfileFile {
     /// can be created.
     ///
     /// # Errors
-    /// One line. A file below the mount point is refused because reading it through the mount would
-    /// wait for the server, which in turn waits for the helper.
+    /// Returns a one-line error. A file below the mount point is refused because reading it through
+    /// the mount would wait for the server, which in turn waits for the helper.
     pub(crate) fn check_place(location: &ProfileLocation, mountpoint: &Path) -> Result<(), Error> {
         let (path, option) = match location {
             ProfileLocation::File(path) | ProfileLocation::Recorded(path) => {

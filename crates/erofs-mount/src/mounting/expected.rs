@@ -15,7 +15,7 @@ pub(crate) enum ExpectedMount {
     Next {
         /// Absolute, without symlinks.
         mountpoint: PathBuf,
-        /// The mounts that already exist.
+        /// The mounts that were already at the path.
         before: Vec<Entry>,
         /// Whether the mount is made by the kernel's calls, not by fusermount3.
         direct: bool,

@@ -12,7 +12,6 @@ use erofs_fuse::error::Error;
 /// `STATX_MNT_ID_UNIQUE` of Linux 6.8: an ID that is never reused.
 const MNT_ID_UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
 
-/// Identifies one mount.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct MountId {
     /// ID in the mount table. The kernel reuses it after an unmount.

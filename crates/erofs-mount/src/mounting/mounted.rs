@@ -34,8 +34,8 @@ pub(crate) struct Made {
 /// The current place of a mount.
 enum Place {
     Unmounted,
-    /// Another filesystem is mounted on or below this mount: unmounting this one would detach that
-    /// too.
+    /// Another filesystem is mounted on or below this mount: unmounting this one would detach the
+    /// other too.
     Covered(PathBuf),
     /// The mount is at this path, with nothing mounted on it.
     Top(PathBuf),
@@ -67,11 +67,12 @@ impl Mounted {
         })
     }
 
-    /// Removes the mount from the tree; files that programs have open stay usable. No error if the
+    /// Removes the mount from the tree; files that programs have open stay usable. Succeeds if the
     /// mount is already gone.
     ///
     /// # Errors
-    /// One line, and nothing is unmounted, if another filesystem is mounted on or below this mount.
+    /// Returns an error, and unmounts nothing, if another filesystem is mounted on or below this
+    /// mount.
     pub(crate) fn detach(&self) -> Result<(), Error> {
         let Some((path, root)) = self.topmost()? else {
             return Ok(());

@@ -16,10 +16,11 @@ use rustix::io::Errno;
 
 use super::place::top_mount;
 
-/// Only root may write there, so that no other user can take a turn.
+/// Folder of the locks. Only root may write to it, so that no other user can take a turn.
 const FOLDER: &str = "/run/erofast";
 
-/// How long to wait for another question to end; asking must take less in total.
+/// How long to wait until another process's question is answered; a question must take less time
+/// than this in total.
 const LIMIT: Duration = Duration::from_secs(3);
 
 /// Interval between checks.
@@ -32,7 +33,8 @@ impl Turn {
     /// Takes the turn for the mount at a path. Servers of this user need no turn, and without the
     /// folder no turn is taken.
     ///
-    /// # Errors EBUSY, if another process is waiting for an answer from this server.
+    /// # Errors
+    /// Returns EBUSY if another process is waiting for an answer from this server.
     pub(crate) fn of(path: &Path) -> Result<Self, Errno> {
         let is_root = rustix::process::geteuid().is_root();
         let mount = is_root.then(|| top_mount(path).ok().flatten()).flatten();

@@ -124,8 +124,8 @@ fn unmount(entry: &Entry, detach: bool) -> Result<(), Error> {
     };
     unmounted.map_err(|errno| match errno {
         Errno::BUSY => Error::Busy,
-        // A user namespace cannot remove a mount that it was created with, which would uncover the
-        // files below.
+        // A user namespace may not remove a mount that it was created with, because that would
+        // uncover the files below the mount.
         Errno::INVAL => {
             let why = "mounted in another mount namespace; unmount it there";
             Error::mountpoint(place, why)

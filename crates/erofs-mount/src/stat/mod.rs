@@ -16,7 +16,8 @@ pub use prometheus::prometheus;
 /// The live counters of a mount.
 ///
 /// # Errors
-/// One line, if this is not an erofast mount, if it may not be read, or if its daemon is dead.
+/// Returns a one-line error if this is not an erofast mount, if it may not be read, or if its
+/// daemon is dead.
 pub fn stat(mountpoint: &Path) -> Result<Value, Error> {
     let value = query::get(mountpoint, queries::COUNTERS)?;
     let wrong = |why: String| Error::mountpoint(mountpoint, format!("its counters {why}"));
@@ -75,7 +76,8 @@ pub fn stat_each(places: Vec<PathBuf>) -> Vec<Answer> {
 /// returns how many were lost because the buffer was full. Recording continues for ten seconds.
 ///
 /// # Errors
-/// One line, if this is not an erofast mount, if it may not be queried, or if its daemon is dead.
+/// Returns a one-line error if this is not an erofast mount, if it may not be queried, or if its
+/// daemon is dead.
 pub fn take_spans(mountpoint: &Path) -> Result<(Vec<Span>, u64), Error> {
     let (mut all, mut lost) = (Vec::new(), 0);
     loop {

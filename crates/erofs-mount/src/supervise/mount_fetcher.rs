@@ -48,7 +48,7 @@ impl MountFetcher {
         Self { kept: None, ends }
     }
 
-    /// Takes the launch profiles that came with the image, once.
+    /// Takes the launch profiles that came with the image; only the first call returns them.
     pub(crate) fn take_launches(&mut self) -> Option<OwnedFd> {
         self.kept.as_mut()?.fetcher.take_launches()
     }

@@ -33,11 +33,11 @@ pub(crate) struct MountState {
     /// Whether the server is about to end, so that its end does not count as a death.
     ending: bool,
     replaceable: Replaceable,
-    /// With `profile=`, held until the companion has it.
+    /// The profile named by `profile=`, until the companion has it.
     profile: Option<ProfileFile>,
     /// A profile that travels with the image, until the companion has it.
     travelling: Option<OwnedFd>,
-    /// Set when the server requests it, before the mount is made.
+    /// The companion, which the server requests before the mount is made.
     companion: Option<CompanionOfMount>,
     /// Whether the companion starts with the mount.
     looks_ahead: bool,
@@ -349,7 +349,6 @@ impl MountState {
         self.note(|record| record.end(outcome));
     }
 
-    /// The launch profile that was requested.
     pub(crate) fn profile(&self) -> Option<&ProfileLocation> {
         self.request.options.profile.as_ref()
     }

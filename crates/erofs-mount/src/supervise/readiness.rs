@@ -36,8 +36,8 @@ impl Readiness {
     /// Connects to the receivers.
     ///
     /// # Errors
-    /// The descriptor is not open, or is a standard stream of a mount in the background, which the
-    /// mount itself uses.
+    /// Returns an error if the descriptor is not open, or if it is a standard stream of a mount in
+    /// the background, which the mount itself uses.
     pub(crate) fn new(ready_fd: Option<u32>, foreground: bool) -> Result<Self, Error> {
         if let Some(number) = ready_fd.filter(|number| *number < 3 && !foreground) {
             let why = format!("ready_fd={number}: must be 3 or more for a background mount");

@@ -18,7 +18,8 @@ use erofs_fuse::request::MountRequest;
 /// Files, cloned descriptors of the device, and the memory for requests in flight.
 #[derive(Debug)]
 pub(crate) struct Replaceable {
-    /// In the order of [`MountRequest::files`], followed by those listed in the image's manifest.
+    /// Opened files: those of [`MountRequest::files`] in order, then those listed in the image's
+    /// manifest.
     files: Vec<Option<FirstOpened>>,
     /// Cloned descriptors. The kernel keeps the requests taken through a descriptor until the last
     /// copy is closed.

@@ -26,8 +26,8 @@ use erofs_fuse::poll::{first_ready, has_ended};
 use erofs_fuse::protocol::{Order, ignores_signals, send_order};
 use erofs_fuse::request::{MountRequest, Start};
 
-/// A function that serves in a fork of this process, and there mounts or takes over another
-/// server's mount; returns the exit status. The socket is the standard input of the fork.
+/// A function that runs in a fork of this process, whose standard input is the socket. The function
+/// mounts the image or takes over another server's mount, serves it, and returns the exit status.
 pub(crate) type Serve = fn(&MountRequest, Log, Start) -> u8;
 
 /// How a server is started.
@@ -151,7 +151,6 @@ fn is_program(path: &Path) -> bool {
     read.is_err() || begin == *b"\x7fELF" || begin.starts_with(b"#!")
 }
 
-/// A server process.
 #[derive(Debug)]
 pub(super) struct Server {
     /// The socket for its requests. The socket closes when all serving threads have ended.
@@ -207,7 +206,7 @@ impl Server {
     /// or while it waits for a device, executes nothing more, so the wait is limited to [`DEATH`].
     ///
     /// # Errors
-    /// The server may not be killed, and did not exit when asked.
+    /// Returns an error if the server may not be killed and did not exit when asked.
     pub(super) fn kill(&mut self) -> Result<(), Error> {
         if self.signal(Signal::KILL) == Err(Errno::PERM) {
             return self.ask_to_exit();

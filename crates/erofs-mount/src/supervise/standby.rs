@@ -26,7 +26,7 @@ const NAME: &std::ffi::CStr = c"erofs_standby";
 #[derive(Debug)]
 pub(super) struct Standby {
     child: ChildProcess,
-    /// The end of the pipe that only the helper has.
+    /// The end of a pipe that only the helper holds.
     lifeline: OwnedFd,
 }
 

@@ -42,7 +42,7 @@ const END: Duration = Duration::from_secs(5);
 /// called in a fork of this process.
 ///
 /// # Errors
-/// The reason why the mount failed or did not end properly.
+/// Returns the reason why the mount failed or did not end properly.
 pub(crate) fn run(request: MountRequest, serve: Serve) -> Result<(), Error> {
     let mut signals = Signals::block()?;
     if request.is_remote() {
@@ -97,11 +97,12 @@ pub(crate) fn run(request: MountRequest, serve: Serve) -> Result<(), Error> {
 
 /// Signals do not end the helper of a mount: it outlives the server so that it can clean up.
 struct Signals {
-    /// Requests the end of the mount. `None`: there is nothing to clean up yet.
+    /// Receives the signals that request the end of the mount; `None` while there is nothing to
+    /// clean up.
     ending: Option<OwnedFd>,
-    /// Requests an upgrade.
+    /// Receives the signal that requests an upgrade.
     upgrade: OwnedFd,
-    /// A child has ended, stopped or continued.
+    /// Receives SIGCHLD: a child has ended, stopped or continued.
     child: OwnedFd,
 }
 
@@ -134,9 +135,9 @@ impl Signals {
 }
 
 struct Helper {
-    /// Takes over when this process is killed.
+    /// The process that takes over when this one is killed.
     standby: Option<Standby>,
-    /// The right to take over, which a standby needs; with `-o standby`.
+    /// With `-o standby`: the right to take over, which a standby needs.
     right: Option<Right>,
     servers: Servers,
     state: MountState,
@@ -357,7 +358,7 @@ impl Helper {
     /// Starts another server in place of one that died.
     ///
     /// # Errors
-    /// No server could be started; the error says why.
+    /// Returns an error that says why no server could be started.
     fn replace(&mut self) -> Result<(), Error> {
         if let Some(line) = self.failure.take() {
             self.servers.report(&format!("the server ended: {line}"));
@@ -516,7 +517,6 @@ impl Helper {
         Ok(descriptor)
     }
 
-    /// Announces that programs can use the mount.
     fn announce(&mut self) -> Result<(), Error> {
         self.looks = None;
         let Some(readiness) = self.readiness.take() else {

@@ -65,7 +65,7 @@ impl Readers {
         readers
     }
 
-    /// Kills all of them and waits until they are gone.
+    /// Kills all readers and waits until they are gone.
     fn end(self) {
         drop(self);
     }
@@ -113,7 +113,7 @@ fn a_signal_ends_a_mount_whatever_is_read_of_it() {
             .into_iter()
             .filter_map(|class| mounted_or_skipped(class, transport))
             .map(|(image, place)| {
-                // Ask before starting the readers, beside which the server may answer too late.
+                // Ask before starting the readers: while they run, the server may answer too late.
                 let pid = pid_of(&place);
                 (Readers::start(&place.path), pid, image, place)
             })
@@ -144,8 +144,8 @@ fn killed_readers_of_hostile_images_end_and_the_mount_can_be_taken_away() {
     println!("the last mount was gone after at most {slowest:?}");
 }
 
-/// Makes the most expensive requests for a hostile inode, each once and to its end. Errors are as
-/// good as answers.
+/// Makes the most expensive requests for a hostile inode, each once and until it is answered.
+/// Errors are as good as other answers.
 fn ask_once(huge: &Path) {
     let _ = huge.join("absent").symlink_metadata();
     let _ = fs::read_dir(huge).map(|entries| entries.take(1000).count());

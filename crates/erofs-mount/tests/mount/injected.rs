@@ -101,7 +101,7 @@ fn a_call_by_the_gate_of_32_bit_programs_ends_the_server() {
     } else {
         assert_eq!(answers["ended"], "SIGSYS");
     }
-    // Another server serves.
+    // Another server has taken over.
     read_tree(&place.path).unwrap();
     assert_ne!(stat(&place.path).unwrap()["pid"], counters["pid"]);
     umount(&place.path, false).unwrap();

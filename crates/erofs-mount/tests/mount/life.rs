@@ -472,8 +472,8 @@ fn an_idle_mount_goes_away() {
     soon("the unmounting", || place.mount_line().is_none());
 }
 
-/// `serve/wait.rs` tests how soon the mount goes after its timeout, because a test there controls
-/// the clock.
+/// `serve/wait.rs` tests how soon the mount goes away after its timeout, because a test there
+/// controls the clock.
 fn an_idle_mount_does_not_go_away_before_its_timeout() {
     let place = mounted("lz4-4k", "timeout=6");
     let begin = std::time::Instant::now();

@@ -29,7 +29,6 @@ fn opened(root: &Path, name: &str, flags: OFlags) -> Outcome {
     open(root, name, flags).map(drop)
 }
 
-/// Opens a file for reading.
 fn reading(root: &Path) -> rustix::fd::OwnedFd {
     open(root, "file", OFlags::RDONLY).unwrap()
 }
@@ -60,7 +59,7 @@ fn set_owner(root: &Path, name: &str) -> Outcome {
 
 const READ_ONLY: Outcome = Err(Errno::ROFS);
 
-/// Name, call, and outcome.
+/// The calls, each with a name and its expected outcome.
 const CALLS: &[(&str, Call, Outcome)] = &[
     // Opening.
     (

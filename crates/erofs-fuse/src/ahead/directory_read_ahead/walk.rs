@@ -12,7 +12,7 @@ use erofs_engine::erofs_format::Nid;
 /// Number of directories that the walk must list in order before any is listed ahead.
 const STEPS: u32 = 3;
 
-/// Number of next directories left to the walk; those after them are listed ahead.
+/// Number of upcoming directories left to the walk itself; those after them are listed ahead.
 const LEFT: usize = 16;
 
 /// Number of directories in one batch.

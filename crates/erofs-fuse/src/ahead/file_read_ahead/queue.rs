@@ -51,7 +51,7 @@ pub(crate) struct FileReadAhead {
     /// Guarded by its own lock: held for lookups only.
     state: PiMutex<State>,
     changed: PiCondvar,
-    /// The thread that stores files.
+    /// Requests the thread that stores files.
     pub(super) demand: Demand,
     counters: Counters,
 }
@@ -158,7 +158,6 @@ impl FileReadAhead {
         self.changed.notify_all();
     }
 
-    /// Returns the figures for the counters.
     pub(crate) fn figures(&self) -> ReadAheadFigures {
         let state = self.lock();
         let mut figures = ReadAheadFigures {
@@ -201,7 +200,7 @@ impl FileReadAhead {
         self.lock().storing == Some(job.nid)
     }
 
-    /// Notes that the file was stored, or could not be (`None`).
+    /// Notes that the file was stored or, with `None`, that it could not be.
     pub(super) fn done(&self, job: &Job, bytes: Option<u64>) {
         let Some(bytes) = bytes else {
             self.counters.refused_files.fetch_add(1, Ordering::Relaxed);

@@ -241,7 +241,7 @@ mod tests {
         read(&mut sequence, &[10, 20, 30, 40, 50]);
         sequence.append(&[80, 70]);
         assert_eq!(sequence.file(6), Some(70));
-        // The first reader finds some of them stored; the second follows the listing.
+        // The first reader finds some files stored; the second follows the listing.
         read(&mut sequence, &[70, 80]);
         sequence.append(&[3, 1, 2, 7, 6, 9]);
         read(&mut sequence, &[1, 6, 9]);

@@ -37,7 +37,6 @@ impl Files {
         file.map_or(Shows::Nothing, |(_, file)| file.page(offset, single))
     }
 
-    /// Whether the reads of a file are random.
     pub(super) fn is_random(&self, nid: Nid) -> bool {
         let mut files = self.files.iter();
         files.any(|(of, file)| *of == nid && file.is_random())

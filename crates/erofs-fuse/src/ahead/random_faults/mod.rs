@@ -57,7 +57,7 @@ impl RandomFaults {
         }
     }
 
-    /// Whether to decline a read of the page cache, of `size` bytes of a file from `offset` on.
+    /// Whether to decline a read by the page cache: `size` bytes of a file from `offset` on.
     pub(crate) fn declines(&self, file: Nid, offset: u64, size: u32) -> bool {
         if size < SHORTEST {
             if self.declined_any.load(Ordering::Relaxed) {
@@ -99,7 +99,6 @@ impl RandomFaults {
             && files().is_some_and(|files| files.is_random(file))
     }
 
-    /// Returns the figures for the counters.
     pub(crate) fn figures(&self) -> RandomFaultFigures {
         let mut figures = RandomFaultFigures::default();
         self.counters.add_to(&mut figures);

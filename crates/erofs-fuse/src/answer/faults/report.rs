@@ -14,7 +14,7 @@ figures::figures! {
     /// Requests that failed because of a fault in the image.
     #[derive(Debug, Default, Serialize)]
     pub(crate) struct FaultFigures {
-        /// Since the mount began.
+        /// Counts since the mount began.
         #[serde(flatten)]
         pub(super) totals: Totals,
         /// Destination of the log.

@@ -11,7 +11,6 @@ use super::fault::Fault;
 /// forgotten, and counts as new if it occurs again.
 pub(super) const KEPT: usize = 64;
 
-/// All known faults.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FaultTable {
     /// Ordered by time; the latest is last.
@@ -24,7 +23,7 @@ pub(super) struct FaultTable {
 }
 
 figures::figures! {
-    /// Since the mount began.
+    /// Counts since the mount began.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
     pub(super) struct Totals {
         /// Requests that failed because of a fault in the image.

@@ -58,7 +58,7 @@ impl Drop for Directory {
     }
 }
 
-/// State shared by its readers.
+/// The state that the readers of a slot share.
 struct Shared {
     files: Files,
     root: PathBuf,
