@@ -25,7 +25,7 @@ pub fn in_first_namespace() -> bool {
 }
 
 /// Changes the calling thread from root to `nobody`, in no group; permitted capabilities stay. Root
-/// inside a user namespace is already unprivileged outside; it keeps its id.
+/// inside a user namespace is already unprivileged outside; it keeps its ID.
 ///
 /// The process must have no other threads, because they would keep their IDs. `in_first_namespace`
 /// is the result of [`in_first_namespace`], which a process without rights may not be able to

@@ -1,4 +1,4 @@
-//! Errors of mounting, unmounting and reading counters, one line each.
+//! Errors in mounting, unmounting and reading counters, one line each.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::options::OptionError;
 
-/// An error of mounting, unmounting or reading counters.
+/// An error in mounting, unmounting or reading counters.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -81,7 +81,7 @@ impl InodeNumbers {
     }
 }
 
-/// Converts a file type of EROFS to that of readdir(3) (`DT_REG` and so on).
+/// Converts an EROFS file type to that of readdir(3) (`DT_REG` and so on).
 pub(crate) fn directory_type(file_type: u8) -> u8 {
     // FT_REG_FILE, FT_DIR, FT_CHRDEV, FT_BLKDEV, FT_FIFO, FT_SOCK, FT_SYMLINK begin at 1.
     *[0, 8, 4, 2, 6, 1, 12, 10]

@@ -281,8 +281,8 @@ impl MountOptions {
         })
     }
 
-    /// Sets an option of the table whose value is one of a few words. False if the value is missing
-    /// or is none of these.
+    /// Sets an option of the table whose value is one of a few words. Returns false if the value is
+    /// missing or is none of these.
     fn set_listed(&mut self, name: &str, value: Option<&OsStr>) -> Result<bool, OptionError> {
         if self.engine.set(name, value).map_err(OptionError::Value)? {
             if name == "reserved_pages" {
@@ -296,7 +296,7 @@ impl MountOptions {
         }
     }
 
-    /// Sets an option without a value; false if it is unknown.
+    /// Sets an option without a value; returns false if it is unknown.
     fn switch(&mut self, name: &str) -> bool {
         match name {
             "allow_other" => self.allow_other = true,
@@ -315,7 +315,7 @@ impl MountOptions {
         true
     }
 
-    /// Sets an option with a value; false if it is unknown.
+    /// Sets an option with a value; returns false if it is unknown.
     fn assign(&mut self, name: &str, value: &OsStr) -> Result<bool, OptionError> {
         let text = value.to_string_lossy();
         match name {
@@ -350,8 +350,8 @@ impl MountOptions {
         self.decoded_size.unwrap_or(DECODED_BYTES)
     }
 
-    /// Sets an option that all filesystems have and that becomes a flag of mount(2); false if it is
-    /// unknown.
+    /// Sets an option that all filesystems have and that becomes a flag of mount(2); returns false
+    /// if it is unknown.
     fn flag(&mut self, name: &str) -> bool {
         let (flag, on) = match name {
             "nodev" => (MountFlags::NODEV, true),

@@ -98,8 +98,8 @@ pub fn time(seconds: i64) -> String {
     )
 }
 
-/// The proleptic Gregorian date of a day counted from 1970-01-01, by eras of 400 years. Years begin
-/// in March here, so that the leap day comes last.
+/// The proleptic Gregorian date of a day counted from 1970-01-01, computed in eras of 400 years.
+/// Years begin in March here, so that the leap day comes last.
 fn civil(days: i64) -> (i64, i64, i64) {
     let from_era_zero = days + 719_468;
     let era = from_era_zero.div_euclid(146_097);

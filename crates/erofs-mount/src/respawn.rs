@@ -71,7 +71,7 @@ pub(crate) fn installed() -> PathBuf {
         .unwrap_or_default()
 }
 
-/// Names this process after its program, since it may have been started by a descriptor.
+/// Names this process after its program, since it may have been started through a descriptor.
 pub(crate) fn name_process() {
     let _ = rustix::thread::set_name(&name_of_process());
 }

@@ -57,7 +57,7 @@ pub(crate) struct DecodedBytes {
 #[derive(Debug, Default)]
 struct Reads {
     ranges: Vec<(Nid, Range<u64>)>,
-    /// The number of reads at the last check, and the number kept.
+    /// The number of reads at the last check, and of those whose decoded bytes were kept.
     seen: usize,
     kept: usize,
 }

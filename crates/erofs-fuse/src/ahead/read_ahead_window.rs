@@ -2,9 +2,9 @@
 //!
 //! Over `/dev/fuse` a window is two requests. On an idle machine two CPUs serve them, and a program
 //! that needs a page waits for only one of the two. On a contended machine each request costs the
-//! requesting program its CPU: a real-time worker takes the request immediately, and then other
-//! programs are due. Therefore a window is one request on a contended machine. A file keeps the
-//! window that was set when it was opened.
+//! requesting program its CPU: a real-time worker takes the request immediately, and then it is the
+//! turn of other programs. Therefore a window is one request on a contended machine. A file keeps
+//! the window that was set when it was opened.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

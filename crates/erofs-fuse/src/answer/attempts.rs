@@ -26,7 +26,7 @@ pub(crate) fn attribute(node: u64, name: &[u8], image: &str) -> Option<Vec<u8>> 
     }
 }
 
-/// Makes each attempt; null if it was refused, otherwise its result.
+/// Makes all attempts. Each has a value: null if it was refused, otherwise its result.
 fn make(image: &Path) -> Value {
     let made = std::env::temp_dir().join(format!("erofs-fuse-made-{}", std::process::id()));
     let opens: [(&str, io::Result<File>); 5] = [

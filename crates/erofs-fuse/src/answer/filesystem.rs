@@ -405,8 +405,8 @@ impl ErofsFilesystem {
         }
     }
 
-    /// Adds one entry to the reply, and to `listing` what the kernel learns from the entry; false
-    /// if the reply is full.
+    /// Adds one entry to the reply, and to `listing` what the kernel learns from the entry; returns
+    /// false if the reply is full.
     fn list(
         &self,
         listing: &mut Listing<'_>,
@@ -715,8 +715,8 @@ impl Filesystem for ErofsFilesystem {
     }
 
     fn seek(&self, _: Caller, node: u64, offset: u64, what: Seek) -> Result<u64, Failure> {
-        // The kernel does not ask again and treats every file as data throughout. `cp` asks twice
-        // per file.
+        // After this answer, the kernel does not ask again, and treats every file as data
+        // throughout. `cp` asks twice per file.
         if self.hole_scan.found_none() {
             return Err(Errno::NOSYS.into());
         }

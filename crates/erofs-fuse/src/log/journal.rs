@@ -1,4 +1,4 @@
-//! The journal's protocol: one datagram of fields per entry, as sd_journal_send(3) sends it
+//! The journal's protocol: each entry is a datagram of fields, as sd_journal_send(3) sends it
 //! (systemd.io/JOURNAL_NATIVE_PROTOCOL).
 
 /// Where systemd-journald listens.

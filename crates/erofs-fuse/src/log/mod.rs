@@ -108,7 +108,7 @@ impl Log {
         }
     }
 
-    /// Logs a line; false if logging failed.
+    /// Logs a line; returns false if logging failed.
     pub fn line(&self, message: &str) -> bool {
         self.write(message, &[])
     }

@@ -214,8 +214,8 @@ impl MountHelper {
         self.call(Request::Mark).map(drop)
     }
 
-    /// Unmounts, as root if the mount was not used since [`mark`](Self::mark), otherwise if it is
-    /// not in use.
+    /// Unmounts the mount: as root, if it was not used since [`mark`](Self::mark); otherwise, if it
+    /// is not in use.
     pub(crate) fn expire(&mut self) -> Result<(), Error> {
         self.call(Request::Expire).map(drop)
     }

@@ -55,7 +55,8 @@ pub enum Request {
         #[serde(default)]
         versioned: bool,
     },
-    /// Get the file that sets the kernel's read-ahead of the mount; none if it may not be set.
+    /// Get the file that sets the kernel's read-ahead of the mount; no descriptor if it may not be
+    /// set.
     ReadAhead,
     /// Get the memory for the requests in flight.
     InFlight,

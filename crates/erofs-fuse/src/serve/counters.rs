@@ -50,7 +50,7 @@ figures::figures! {
         cache: CacheStats,
         /// Reads and decoding.
         engine: EngineStats,
-        /// Requests of the kernel.
+        /// Requests from the kernel.
         fuse: Statistics,
         /// Rights that the server dropped.
         sandbox: Sandbox,
@@ -60,7 +60,7 @@ figures::figures! {
         verity: Option<VerityFigures>,
         /// Replacement of servers that die.
         restart: RestartFigures,
-        /// Requests that the system refused, and the alternatives used.
+        /// Features that the system refused, and the alternatives used.
         notices: Vec<String>,
         /// Counters of the filesystem.
         #[serde(flatten)]

@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::error::Error;
 use crate::request::MountRequest;
 
-/// The outcome of the option `restart`.
+/// Whether servers are replaced, as decided from the option `restart` and what the system offers.
 #[derive(Clone, Debug)]
 pub(crate) struct Restart {
     /// Whether it is an error if restarting is impossible.

@@ -1,5 +1,5 @@
 //! The main thread's work while others serve: waits for the end of the mount, starts threads on
-//! demand, follows the CPUs, and takes requests that io_uring does not carry.
+//! demand, follows CPU hotplug, and takes requests that io_uring does not carry.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;

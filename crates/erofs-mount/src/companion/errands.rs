@@ -62,7 +62,7 @@ impl Errands {
     }
 }
 
-/// The file of the profile.
+/// The file of the profile, as the companion sees it.
 pub(super) struct StoredProfile {
     pub(super) errands: std::sync::Arc<Errands>,
     pub(super) name: Vec<u8>,

@@ -11,7 +11,7 @@ use super::located::of_descriptor;
 use super::{fusermount, table};
 use erofs_fuse::error::Error;
 
-/// A mount made here. The process that has the descriptor of `/dev/fuse` serves it.
+/// A mount that this program made. The process that has the descriptor of `/dev/fuse` serves it.
 #[derive(Clone, Debug)]
 pub(crate) struct Mounted {
     /// Absolute, without symlinks.
@@ -99,8 +99,8 @@ impl Mounted {
         }
     }
 
-    /// Unmounts, as root if the mount was not used since [`mark`](Self::mark), otherwise if it is
-    /// not in use.
+    /// Unmounts the mount: as root, if it was not used since [`mark`](Self::mark); otherwise, if it
+    /// is not in use.
     ///
     /// This works by path, since a descriptor would count as a use. Another mount that appears at
     /// this path meanwhile is safe, because the kernel's first MNT_EXPIRE only marks a mount.

@@ -36,8 +36,7 @@ const LARGEST: u64 = 1 << 53;
 /// Maximum length of a list; a server's lists have 64 buckets, a few CPUs or a few programs.
 const LONGEST: usize = 1 << 10;
 
-/// Whether the numbers of an answer can be added up, since a server of another user may answer
-/// anything.
+/// Whether the numbers of an answer can be added up: a server of another user may answer anything.
 fn is_plausible(value: &Value) -> bool {
     match value {
         Value::Number(number) => number.as_u64().is_none_or(|number| number <= LARGEST),

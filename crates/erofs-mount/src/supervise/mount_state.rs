@@ -55,7 +55,7 @@ pub(crate) struct MountState {
     alive: Option<OwnedFd>,
     /// ID of the process that serves.
     server: Option<i32>,
-    /// Exists as long as the mount does.
+    /// The record of the mount for the commands; it exists as long as the mount does.
     record: Option<MountRecord>,
     /// `/dev/null`, opened before anything was mounted.
     null: OwnedFd,
@@ -380,8 +380,8 @@ impl MountState {
         })
     }
 
-    /// Marks a request to be answered with EIO when the kernel resends it; false if it is already
-    /// marked.
+    /// Marks a request to be answered with EIO when the kernel resends it; returns false if it is
+    /// already marked.
     pub(crate) fn refuse(&self, request: TakenRequest) -> bool {
         let shared = self.in_flight();
         shared.is_some_and(|shared| shared.refuse(request))
@@ -419,7 +419,7 @@ impl MountState {
             return Ok(());
         };
         let aborted = connection.abort(&mounted);
-        // After aborting, because a companion may be waiting for the dead server.
+        // This comes after aborting, because a companion may be waiting for the dead server.
         if let Some(companion) = &mut self.companion {
             match self.replaceable.served {
                 true => companion.finish(&self.request),

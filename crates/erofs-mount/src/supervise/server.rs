@@ -233,7 +233,7 @@ impl Server {
         Err(Error::Server(why.into()))
     }
 
-    /// Reads and drops a packet; false once the socket has closed.
+    /// Reads and drops a packet; returns false once the socket has closed.
     fn reads_packet(&self) -> bool {
         packets::receive(&self.socket).is_ok_and(|(packet, _)| !packet.is_empty())
     }

@@ -87,7 +87,7 @@ impl Right {
         Ok(Self(right))
     }
 
-    /// Takes the right, in a standby whose helper is dead; false if another standby has it.
+    /// Takes the right, in a standby whose helper is dead; returns false if another standby has it.
     pub(super) fn take(self) -> bool {
         rustix::io::read(&self.0, &mut [0]) == Ok(1)
     }

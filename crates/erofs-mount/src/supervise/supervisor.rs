@@ -337,8 +337,8 @@ impl Helper {
         });
     }
 
-    /// Answers the next request. False if the server has ended; it is killed if its request is
-    /// invalid or if it does not take the answer.
+    /// Answers the next request. Returns false if the server has ended; it is killed if its request
+    /// is invalid or if it does not take the answer.
     fn answer_next(&mut self) -> bool {
         let answered = match protocol::receive(&self.server.socket) {
             // The server ends after this request.
@@ -527,13 +527,13 @@ impl Helper {
         if self.servers.request.foreground {
             return Ok(());
         }
-        // Only now: systemd lets only its own process group pass an automount point while the mount
-        // is not ready; every other process waits for the mount.
+        // Do this only now: systemd lets only its own process group pass an automount point while
+        // the mount is not ready; every other process waits for the mount.
         let _ = rustix::process::setsid();
         report_ready(&self.servers.null)
     }
 
-    /// Sends an answer; false if the server is gone.
+    /// Sends an answer; returns false if the server is gone.
     fn respond(
         &self,
         server: &Server,
@@ -641,7 +641,7 @@ fn is_for_standby(request: Request) -> bool {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Event {
-    /// A request, or the end of the server.
+    /// The server has sent a request or has ended.
     Request,
     /// A signal requests the end of the mount. The signal is consumed if the mount is served.
     End,
@@ -649,13 +649,13 @@ enum Event {
     Gone,
     /// A child changed state.
     Child,
-    /// The signal that requests an upgrade, which is consumed.
+    /// The signal that requests an upgrade has arrived, and is consumed.
     Upgrade,
     /// The companion has sent a request or has work to do.
     Companion,
     /// There are decoded bytes to keep.
     Decoded,
-    /// A message from the fetcher, or its end.
+    /// The fetcher has sent a message or has ended.
     Fetcher,
     Time,
 }

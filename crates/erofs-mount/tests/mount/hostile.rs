@@ -187,7 +187,7 @@ fn other_files_are_served_whatever_is_read_of_a_hostile_one() {
         let readers = Readers::start(&place.path);
         for number in 0..20 {
             let begin = Instant::now();
-            // Look up new names, which the kernel's caches cannot answer.
+            // Look up new names, for which the kernel's caches have no answer.
             assert!(!place.path.join(format!("absent-{number}")).exists());
             assert_eq!(fs::read(place.path.join("good")).unwrap(), b"good\n");
             slowest = slowest.max(begin.elapsed());

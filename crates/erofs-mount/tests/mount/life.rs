@@ -504,6 +504,6 @@ fn every_image_is_seen_as_its_manifest_says() {
         umount(&place.path, false).unwrap();
         seen += 1;
     }
-    println!("{seen} images seen as they should be, {refused} refused");
+    println!("{seen} images read correctly, {refused} refused");
     assert!(seen > 0);
 }

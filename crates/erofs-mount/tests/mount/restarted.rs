@@ -119,7 +119,7 @@ pub fn under_readers<T>(place: &Place, seed: u64, work: impl FnOnce(&AtomicU64) 
     });
     for mapper in &mut mappers {
         let ended = mapper.try_wait().unwrap();
-        assert!(ended.is_none(), "a program that maps has ended");
+        assert!(ended.is_none(), "a program with a mapping has ended");
         mapper.kill().unwrap();
         mapper.wait().unwrap();
     }

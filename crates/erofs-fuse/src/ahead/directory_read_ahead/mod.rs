@@ -85,8 +85,8 @@ impl DirectoryReadAhead {
         }
     }
 
-    /// Notes that entries of a directory were listed, following others (`before`) or from its
-    /// beginning; `children` are the directories among them.
+    /// Notes that entries of a directory were listed: those at its beginning, or those that follow
+    /// others (`before`); `children` are the directories among them.
     pub(crate) fn listed(
         &self,
         engine: &Engine,

@@ -27,7 +27,7 @@ const MOST: usize = 4096;
 /// Bytes in the longest path remembered.
 const LONGEST_PATH: usize = 512;
 
-/// Number of consecutive listings outside the walk until it is given up.
+/// Number of consecutive listings outside the walk after which it is given up.
 const STRANGERS: u32 = 16;
 
 /// Maximum number of remembered directories whose listing may be incomplete.

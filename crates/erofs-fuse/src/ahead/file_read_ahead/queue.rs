@@ -97,8 +97,8 @@ impl FileReadAhead {
         }
     }
 
-    /// Notes small files that the kernel is about to learn of. It knows them once the reader has
-    /// taken the reply, which the reader's next request shows.
+    /// Notes small files that the kernel is about to learn of. The kernel knows them once the
+    /// reader has taken the reply, which the reader's next request shows.
     pub(crate) fn listed(&self, files: &[Nid]) {
         let mut state = self.lock();
         self.count_request(&mut state);
@@ -136,7 +136,7 @@ impl FileReadAhead {
         self.lock().requests
     }
 
-    /// Waits until there are more requests than `seen`; false if none comes for a while.
+    /// Waits until there are more requests than `seen`; returns false if none comes for a while.
     pub(super) fn wait_for_request(&self, seen: u64) -> bool {
         let mut state = self.lock();
         state.awaits = state.requests == seen;

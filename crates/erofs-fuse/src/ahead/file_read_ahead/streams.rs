@@ -75,8 +75,8 @@ struct Ahead {
 }
 
 impl Streams {
-    /// Notes that a file was requested; false if the file was due to be stored but is not stored
-    /// yet.
+    /// Notes that a file was requested; returns false if the file was due to be stored but is not
+    /// stored yet.
     pub(super) fn read(&mut self, place: Place) -> bool {
         let in_time = !self.overtaken(place);
         match self.streams.iter().position(|stream| stream.expects(place)) {

@@ -31,7 +31,7 @@ impl Files {
         self.file(nid).window(range, longest)
     }
 
-    /// Notes that a page, or several, was requested; see [`File::page`].
+    /// Notes that one or several pages were requested (see [`File::page`]).
     pub(super) fn page(&mut self, nid: Nid, offset: u64, single: bool) -> Shows {
         let file = self.files.iter_mut().find(|(of, _)| *of == nid);
         file.map_or(Shows::Nothing, |(_, file)| file.page(offset, single))

@@ -50,7 +50,7 @@ pub(super) struct Known {
 }
 
 impl FaultTable {
-    /// Counts a fault; true if the fault is the first of its kind.
+    /// Counts a fault; returns true if the fault is the first of its kind.
     pub(super) fn count(&mut self, fault: Fault, now: SystemTime) -> bool {
         self.totals.count += 1;
         let at = self
@@ -79,7 +79,7 @@ impl FaultTable {
         true
     }
 
-    /// Notes a change of the image; true if it is new.
+    /// Notes a change of the image; returns true if it is new.
     pub(super) fn changed(&mut self, change: Change) -> bool {
         let known = self.change.as_ref();
         let is_news = known.is_none_or(|known| change.is_certain && !known.is_certain);
