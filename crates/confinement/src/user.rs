@@ -38,8 +38,8 @@ pub fn leave_root(in_first_namespace: bool) -> Result<(), String> {
         return Ok(());
     }
     if !everyone_enters("/") {
-        // Threads may read the CPU counts and the load, which are files below the root directory,
-        // at any time.
+        // Threads may at any time read the CPU counts and the load, from files below the root
+        // directory.
         return Err("only root may enter the root directory".into());
     }
     let parent = getppid();

@@ -202,7 +202,7 @@ impl From<HelperError> for io::Error {
 /// The remedy for a `/dev/fuse` that may not be opened.
 pub const OPEN_TO_EVERYONE: &str = "everyone should be able to read and write it (mode 666)";
 
-/// Describes an error with its remedy: root, or the alternative `or`.
+/// Describes an error with its remedy: to run as root, or the alternative `or`.
 pub fn needs_root(error: &io::Error, or: &str) -> String {
     match error.kind() {
         io::ErrorKind::PermissionDenied => format!("{error}; it needs root{or}"),

@@ -45,7 +45,7 @@ pub const READ_AHEAD_KB: u32 = 512;
 /// Default limit of the decoded bytes kept from launches of an image.
 pub const DECODED_BYTES: u64 = 64 << 20;
 
-/// Upper bound of that limit: no launch reads more.
+/// Upper bound of the limit of decoded bytes: no launch reads more.
 const MOST_DECODED: u64 = 1 << 30;
 
 impl OptionError {
@@ -179,7 +179,7 @@ pub struct MountOptions {
     pub fsname: Option<OsString>,
     /// `nodev`, `nosuid` and the like.
     pub flag_bits: u32,
-    /// The options as the user wrote them, for the daemon that is started with them again.
+    /// The options as the user wrote them, to be passed to the daemon.
     pub given: Vec<OsString>,
 }
 

@@ -59,7 +59,7 @@ struct State {
 }
 
 impl NotifyStoreWriter {
-    /// Starts the thread, which ends when the writer is dropped or with the engine. It is started
+    /// Starts the thread. It ends when the writer is dropped, or with the engine. It is started
     /// early because most mounts need it, and under load the main thread would start it late.
     pub(crate) fn start(
         engine: &Arc<Engine>,

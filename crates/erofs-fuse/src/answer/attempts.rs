@@ -26,7 +26,7 @@ pub(crate) fn attribute(node: u64, name: &[u8], image: &str) -> Option<Vec<u8>> 
     }
 }
 
-/// Makes all attempts. Each has a value: null if it was refused, otherwise its result.
+/// Makes all attempts, and returns the result of each; null if it was refused.
 fn make(image: &Path) -> Value {
     let made = std::env::temp_dir().join(format!("erofs-fuse-made-{}", std::process::id()));
     let opens: [(&str, io::Result<File>); 5] = [

@@ -88,7 +88,7 @@ pub(crate) struct ErofsFilesystem {
     read_ahead: OnceLock<Arc<FileReadAhead>>,
     /// Set unless read-ahead is off.
     random_faults: OnceLock<Arc<RandomFaults>>,
-    /// Set unless read-ahead is off, if the mount helper may list directories.
+    /// Set if read-ahead is on and the mount helper may list directories.
     directory_read_ahead: OnceLock<DirectoryReadAhead>,
 }
 

@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
 use crate::error::HelperError;
 use crate::packets;
 
-/// A request of a server to its mount helper. The requests from `Copy` on come from the companion,
-/// or from a server that keeps decoded bytes.
+/// A request from a server to its mount helper. The requests from `Copy` on come from the
+/// companion, or from a server that keeps decoded bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Request {
     /// Mount, with reads of at most this many bytes.

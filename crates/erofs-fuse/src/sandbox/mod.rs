@@ -119,7 +119,7 @@ impl Sandbox {
         self.missing.push(format!("{what} ({why})"));
     }
 
-    /// One line if all or part of the sandbox is missing.
+    /// A one-line notice if all or part of the sandbox is missing.
     pub(crate) fn notice(&self) -> Option<String> {
         if !self.on {
             return Some("sandbox=off: the image is read with all rights of this user".to_owned());

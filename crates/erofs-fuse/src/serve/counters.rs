@@ -190,7 +190,7 @@ fn layers(engine: &Engine) -> Vec<String> {
         .unwrap_or_default()
 }
 
-/// The figures of one file. Waits for the fetcher.
+/// Collects the figures of one file, for which the fetcher is asked.
 fn remote_file((url, file): (String, &Arc<RemoteFile>)) -> RemoteFigures {
     let (mut counters, error) = match file.counters() {
         Ok(counters) => (Some(counters), None),

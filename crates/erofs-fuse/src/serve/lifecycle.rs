@@ -63,7 +63,7 @@ pub fn serve(
     ready: &mut dyn FnMut(&MountHelper) -> Result<(), Error>,
 ) -> Result<(), Error> {
     sys::memory::share_one_heap();
-    // Read both now, because a non-dumpable or sandboxed process may not.
+    // Read both now, because a non-dumpable or sandboxed process may not read them.
     let _ = rustix::param::page_size();
     origin::remember();
     // A dumpable process that crashes waits for all of its threads before it dies. The thread that
@@ -145,7 +145,7 @@ pub fn serve(
     served
 }
 
-/// If the image was overwritten, adds this to an error: it is then the reason why the image cannot
+/// If the image was overwritten, adds that fact to an error, since it explains why the image cannot
 /// be read.
 fn with_change(error: erofs_engine::Error, change: Option<Change>) -> Error {
     match change {

@@ -11,8 +11,8 @@ use crate::request::MountRequest;
 pub(crate) struct Restart {
     /// Whether it is an error if restarting is impossible.
     required: bool,
-    /// Whether `standby` is set: then too it is an error if restarting is impossible, because the
-    /// standby has to start another server.
+    /// Whether `standby` is set. In that case, too, it is an error if restarting is impossible,
+    /// because the standby has to start another server.
     standby: bool,
     /// Why dead servers are not replaced; `None` if they are.
     off: Option<String>,

@@ -44,7 +44,8 @@ pub(crate) struct ProfileFile {
 }
 
 impl ProfileFile {
-    /// Creates the value for `location`. Call this before anything is mounted at `mountpoint`.
+    /// Prepares for the profiles at `location`. Call this before anything is mounted at
+    /// `mountpoint`.
     pub(crate) fn new(mut location: ProfileLocation, mountpoint: &Path) -> Self {
         // If the path is a symlink, its target is read and replaced.
         if let ProfileLocation::File(path) = &mut location

@@ -60,7 +60,7 @@ impl MountId {
     }
 
     /// Opens the mount's root, if this mount is the topmost one at `path`. While it is open, the
-    /// descriptor keeps the mount alive and cannot come to refer to another one.
+    /// descriptor keeps the mount alive and never refers to another one.
     pub(crate) fn open(&self, path: &Path) -> Result<Option<OwnedFd>, Error> {
         let root = open_path(path)?;
         let same = id_of(&root)? == self.id && unique_id_of(&root) == self.unique;

@@ -41,9 +41,8 @@ struct Kept {
 }
 
 impl MountFetcher {
-    /// Creates the value without a process: a fetcher is started when the first file is opened.
-    /// Once one of `ends` is readable or its other end is closed, no process waits for an image any
-    /// more.
+    /// Starts no process yet: a fetcher is started when the first file is opened. Once one of
+    /// `ends` is readable or its other end is closed, no process waits for an image any more.
     pub(crate) fn new(ends: Vec<OwnedFd>) -> Self {
         Self { kept: None, ends }
     }

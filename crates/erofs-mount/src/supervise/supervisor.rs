@@ -441,8 +441,8 @@ impl Helper {
 
     fn answer(&mut self, request: Request) -> bool {
         let outcome = self.carry_out(request);
-        // Renew the standby before the server has the answer: the next mount helper must know of
-        // it.
+        // Renew the standby before the server has the answer: the next mount helper must know what
+        // changed.
         if is_for_standby(request) && outcome.is_ok() {
             self.renew_standby();
         }

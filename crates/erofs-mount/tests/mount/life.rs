@@ -399,8 +399,8 @@ fn subdir_and_owner_change_what_is_seen() {
 }
 
 fn read_ahead_is_as_it_was_asked_for() {
-    // While the CPUs are busy, the window is half as large and one request, unless a value was
-    // requested.
+    // While the CPUs are busy, the window is half as large and consists of one request, unless a
+    // value was requested.
     let by_default = ["512", "256"];
     for (options, kib) in [
         ("", &by_default[..]),

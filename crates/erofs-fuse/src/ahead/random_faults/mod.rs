@@ -18,7 +18,8 @@ use sys::pi_mutex::PiMutex;
 use self::file::Shows;
 use self::files::Files;
 
-/// Shortest read in bytes that counts as a window. A read of a single page decodes about as much.
+/// Shortest read in bytes that counts as a window. Declining a shorter read would save little,
+/// because a read of a single page decodes about as much.
 const SHORTEST: u32 = (64 << 10) + 1;
 
 figures::figures! {
@@ -39,7 +40,7 @@ pub(crate) struct RandomFaults {
     files: PiMutex<Files>,
     /// Whether any window was declined. From then on, requests for single pages are examined.
     declined_any: AtomicBool,
-    /// Set once: the kernel's pages are too large.
+    /// Set once, if the kernel's pages are too large.
     unfit: AtomicBool,
     page_size: u32,
     counters: Counters,

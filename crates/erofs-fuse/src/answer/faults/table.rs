@@ -16,7 +16,7 @@ pub(super) struct FaultTable {
     /// Ordered by time; the latest is last.
     pub(super) known: Vec<Known>,
     pub(super) totals: Totals,
-    /// The files of the image have changed.
+    /// The change of the image's files, if there was one.
     pub(super) change: Option<Change>,
     /// Whether `change` was logged, or the log refused it.
     change_logged: bool,
