@@ -236,7 +236,7 @@ mod tests {
     fn fault(file: &mut File, page: u64) -> bool {
         let first = file.window(&(page - HALF..page), LONGEST);
         let second = file.window(&(page..page + HALF), LONGEST);
-        assert_eq!(first, second, "both requests of a window are declined or neither is");
+        assert_eq!(first, second, "both requests get the same answer");
         if first {
             file.page(page, true);
         }
