@@ -1,4 +1,5 @@
-//! `erofast upgrade`: replaces the server of a mount with one of the program that is now installed.
+//! `erofast upgrade`: replaces the server of a mount with a server of the program that is now
+//! installed.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};

@@ -253,7 +253,7 @@ impl CompanionOfMount {
         self.gone();
     }
 
-    /// Ends the processes of a mount helper that is dead. The next work starts another companion.
+    /// Ends the processes of a mount helper that is dead. The next event starts another companion.
     pub(crate) fn is_orphaned(&mut self) {
         self.errands.clear();
         self.end_process();

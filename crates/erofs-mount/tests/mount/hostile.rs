@@ -144,8 +144,8 @@ fn killed_readers_of_hostile_images_end_and_the_mount_can_be_taken_away() {
     println!("the last mount was gone after at most {slowest:?}");
 }
 
-/// Makes the most expensive requests for a hostile inode, each once and until it is answered.
-/// Errors are as good as other answers.
+/// Makes each of the most expensive requests for a hostile inode once, and waits for the answer,
+/// which may be an error.
 fn ask_once(huge: &Path) {
     let _ = huge.join("absent").symlink_metadata();
     let _ = fs::read_dir(huge).map(|entries| entries.take(1000).count());
