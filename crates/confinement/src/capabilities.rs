@@ -14,7 +14,7 @@ pub const SYS_NICE: CapabilitySet = CapabilitySet::SYS_NICE;
 /// Drops all capabilities that are not `wanted`, and returns those that are left.
 ///
 /// # Errors
-/// The errors of capset(2).
+/// Returns the errors of capset(2).
 pub fn keep(wanted: CapabilitySet) -> Result<CapabilitySet, Errno> {
     let had = capabilities(None)?.permitted;
     let left = had & wanted;

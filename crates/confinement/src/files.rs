@@ -1,4 +1,4 @@
-//! Landlock: the files that can still be opened, and no TCP.
+//! Landlock: limits the files that can be opened, and forbids TCP.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -10,7 +10,7 @@ use landlock::{
 
 pub use landlock::{AccessFs, BitFlags};
 
-/// The newest ABI all of whose rights can be dropped here. Older kernels know fewer of them.
+/// The newest ABI all of whose rights can be dropped here. Older kernels know fewer rights.
 const NEWEST: ABI = ABI::V7;
 
 /// The requested interface version.
@@ -28,7 +28,7 @@ pub struct Landlock {
 /// A place, and the accesses allowed at and below it.
 pub type Rule = (OwnedFd, BitFlags<AccessFs>);
 
-/// Rules of paths. A path that does not exist needs no permission.
+/// Rules for paths. A path that does not exist needs no permission.
 pub fn beneath(paths: &[(&Path, BitFlags<AccessFs>)]) -> Vec<Rule> {
     let rules = paths.iter().filter_map(|(path, access)| {
         let place = PathFd::new(path).ok()?;
@@ -40,7 +40,7 @@ pub fn beneath(paths: &[(&Path, BitFlags<AccessFs>)]) -> Vec<Rule> {
 /// Restricts the calling thread and those it creates to what the rules allow.
 ///
 /// # Errors
-/// One line, if the kernel lacks Landlock.
+/// Returns a one-line error if the kernel lacks Landlock.
 pub fn restrict_to(rules: Vec<Rule>) -> Result<Landlock, String> {
     let describe = |error: landlock::RulesetError| error.to_string();
     let mut set = Ruleset::default()

@@ -25,21 +25,21 @@ pub fn in_first_namespace() -> bool {
 }
 
 /// Changes the calling thread from root to `nobody`, in no group; permitted capabilities stay. Root
-/// inside a user namespace is already unprivileged outside; it keeps its id.
+/// inside a user namespace is already unprivileged outside; it keeps its ID.
 ///
 /// The process must have no other threads, because they would keep their IDs. `in_first_namespace`
 /// is the result of [`in_first_namespace`], which a process without rights may not be able to
 /// determine.
 ///
 /// # Errors
-/// One line. The process stays root.
+/// Returns a one-line error; the process then stays root.
 pub fn leave_root(in_first_namespace: bool) -> Result<(), String> {
     if !geteuid().is_root() || !in_first_namespace {
         return Ok(());
     }
     if !everyone_enters("/") {
-        // Threads may read the CPU counts and the load, which are files below the root directory,
-        // at any time.
+        // Threads may at any time read the CPU counts and the load, from files below the root
+        // directory.
         return Err("only root may enter the root directory".into());
     }
     let parent = getppid();

@@ -1,4 +1,4 @@
-//! Errors of mounting, unmounting and reading counters, one line each.
+//! Errors in mounting, unmounting and reading counters, one line each.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::options::OptionError;
 
-/// An error of mounting, unmounting or reading counters.
+/// An error in mounting, unmounting or reading counters.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -46,7 +46,7 @@ pub enum Error {
         /// The reason.
         source: io::Error,
     },
-    /// Not root, and fusermount3 is missing.
+    /// The user is not root, and fusermount3 is missing.
     #[error(
         "mounting without root needs fusermount3, which was not found: install the package fuse3"
     )]
@@ -69,7 +69,7 @@ pub enum Error {
     Fusermount {
         /// The mount point.
         mountpoint: PathBuf,
-        /// Its message.
+        /// The message of fusermount3.
         message: String,
     },
     /// `sandbox=strict` was requested, but a part of the sandbox is missing.
@@ -78,10 +78,10 @@ pub enum Error {
     /// FUSE over io_uring is not available.
     #[error("FUSE over io_uring: {0}")]
     IoUring(String),
-    /// The descriptor for the notification does not exist.
+    /// The descriptor of `ready_fd` is not open.
     #[error("ready_fd={number}: descriptor {number} is not open")]
     ReadyFd {
-        /// Its number.
+        /// The descriptor's number.
         number: u32,
     },
     /// `restart=on` was requested, but the server of this mount cannot be replaced.
@@ -116,7 +116,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Adds to an errno the call that failed.
+    /// Returns a function that adds the failed call to an errno.
     pub fn io(what: impl Into<String>) -> impl FnOnce(rustix::io::Errno) -> Self {
         move |errno| Self::Io {
             what: what.into(),
@@ -124,7 +124,7 @@ impl Error {
         }
     }
 
-    /// Adds to an error of the standard library the call that failed.
+    /// Returns a function that adds the failed call to an error of the standard library.
     pub fn std_io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io {
             what: what.into(),
@@ -140,7 +140,7 @@ impl Error {
         }
     }
 
-    /// An error of a mount point that cannot be used, with the reason.
+    /// The error for a mount point that cannot be used, with the reason.
     pub fn mountpoint(mountpoint: &Path, why: impl Into<String>) -> Self {
         Self::Mountpoint {
             mountpoint: mountpoint.to_owned(),
@@ -148,7 +148,7 @@ impl Error {
         }
     }
 
-    /// An error of a path that does not resolve to a mount point.
+    /// The error for a path that does not resolve to a mount point.
     pub fn no_mountpoint(path: &Path, error: &io::Error) -> Self {
         let why = match error.kind() {
             io::ErrorKind::NotFound => "no such directory".to_owned(),
@@ -157,7 +157,7 @@ impl Error {
         Self::mountpoint(path, why)
     }
 
-    /// An error of a mount that cannot be unmounted without removing the mount `by`, too.
+    /// The error for a mount that cannot be unmounted without also removing the mount at `by`.
     pub fn covered(mountpoint: &Path, by: &Path) -> Self {
         let by = by.display();
         Self::mountpoint(
@@ -202,7 +202,7 @@ impl From<HelperError> for io::Error {
 /// The remedy for a `/dev/fuse` that may not be opened.
 pub const OPEN_TO_EVERYONE: &str = "everyone should be able to read and write it (mode 666)";
 
-/// Describes an error with its remedy: root, or the alternative `or`.
+/// Describes an error with its remedy: to run as root, or the alternative `or`.
 pub fn needs_root(error: &io::Error, or: &str) -> String {
     match error.kind() {
         io::ErrorKind::PermissionDenied => format!("{error}; it needs root{or}"),

@@ -4,11 +4,11 @@
 //! sandbox it can do little more than read the image. To mount and unmount it asks the mount helper
 //! ([`protocol`]), which is in crate `erofs-mount`.
 //!
-//! Rooms, each of which uses only those after it: `serve` (the life of a server), `answer` (its
+//! Modules, each of which uses only those after it: `serve` (the life of a server), `answer` (its
 //! answers to requests), `ahead` (looking ahead of readers), `threads`, `sandbox` (rights that the
 //! server drops), `protocol` (its messages to the mount helper), `options`.
 #![forbid(unsafe_code)]
-// They panic if the stream cannot be written.
+// The print macros panic if the stream cannot be written.
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
 mod ahead;

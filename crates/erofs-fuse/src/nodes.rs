@@ -1,4 +1,4 @@
-//! Converts numbers of EROFS to those that the kernel and programs see: node IDs, inode numbers,
+//! Converts numbers in EROFS to those that the kernel and programs see: node IDs, inode numbers,
 //! types of directory entries.
 //!
 //! The mapping between FUSE node IDs and EROFS nids is stateless. The kernel fixes two node IDs: 1
@@ -12,7 +12,7 @@ use fuse_transport::wire::ROOT_NODE;
 
 const SHIFT: u64 = 2;
 
-/// The mapping of one mount.
+/// The node IDs of one mount.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Nodes {
     root: Nid,
@@ -60,8 +60,9 @@ fn inode_number(nid: Nid) -> u64 {
 }
 
 /// Inode numbers as programs see them. In a mount of several images, the number is the one that the
-/// inode has alone, times the number of images, plus the index of its image. The numbers are the
-/// same at each mount of these images, and as small as the largest image allows.
+/// inode has when its image is mounted alone, times the number of images, plus the index of the
+/// image. The same images get the same numbers whenever they are mounted, and the numbers are as
+/// small as the largest image allows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InodeNumbers(pub(crate) Numbers);
 
@@ -80,7 +81,7 @@ impl InodeNumbers {
     }
 }
 
-/// Converts a file type of EROFS to that of readdir(3) (`DT_REG` and so on).
+/// Converts an EROFS file type to that of readdir(3) (`DT_REG` and so on).
 pub(crate) fn directory_type(file_type: u8) -> u8 {
     // FT_REG_FILE, FT_DIR, FT_CHRDEV, FT_BLKDEV, FT_FIFO, FT_SOCK, FT_SYMLINK begin at 1.
     *[0, 8, 4, 2, 6, 1, 12, 10]

@@ -28,7 +28,7 @@ pub enum OptionError {
         known::hint(name)
     )]
     Unknown {
-        /// As the user wrote it.
+        /// The option as the user wrote it.
         name: String,
     },
     /// An invalid value.
@@ -45,7 +45,7 @@ pub const READ_AHEAD_KB: u32 = 512;
 /// Default limit of the decoded bytes kept from launches of an image.
 pub const DECODED_BYTES: u64 = 64 << 20;
 
-/// Upper bound of that limit: no launch reads more.
+/// Upper bound of the limit of decoded bytes: no launch reads more.
 const MOST_DECODED: u64 = 1 << 30;
 
 impl OptionError {
@@ -54,7 +54,7 @@ impl OptionError {
     }
 }
 
-/// `auto` is for users who do not choose: over io_uring a dead server is not replaced.
+/// `auto` means off, because over io_uring a dead server is not replaced.
 const IO_URING: &[(&str, bool)] = &[("auto", false), ("on", true), ("off", false)];
 
 const RESTART: &[(&str, bool)] = &[("on", true), ("off", false)];
@@ -62,7 +62,7 @@ const RESTART: &[(&str, bool)] = &[("on", true), ("off", false)];
 /// Which rights the daemon drops before it reads the image.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum SandboxMode {
-    /// All rights that the system lets it drop, with a notice about those that it cannot drop.
+    /// All rights that the system lets it drop; a notice names the others.
     #[default]
     On,
     /// All rights that it does not need; an error if some cannot be dropped.
@@ -83,7 +83,8 @@ pub enum Prefetch {
     /// Like `Profile`, and then the whole image if the link brings it soon.
     #[default]
     Auto,
-    /// The parts that a launch is known to read, in the recorded order, and what is near reads.
+    /// The parts that a launch is known to read, in the recorded order, and the data near each
+    /// read.
     Profile,
     /// Like `Profile`, and then the whole image.
     All,
@@ -92,7 +93,7 @@ pub enum Prefetch {
 }
 
 impl Prefetch {
-    /// What is fetched while the link is idle.
+    /// The data to fetch while the link is idle.
     pub fn ahead(self) -> Ahead {
         match self {
             Prefetch::Auto => Ahead::Whole,
@@ -140,8 +141,8 @@ pub struct MountOptions {
     pub prefetch: Prefetch,
     /// The launch profile that is replayed, or recorded if there is none.
     pub profile: Option<ProfileLocation>,
-    /// Limit of the decoded bytes that are kept beside the profile; `None`: 64 MiB for images with
-    /// LZMA or DEFLATE.
+    /// Limit of the decoded bytes that are kept beside the profile; `None` means 64 MiB for images
+    /// with LZMA or DEFLATE.
     pub decoded_size: Option<u64>,
     /// Directory of the image that becomes the root of the mount.
     pub subdir: Option<PathBuf>,
@@ -178,7 +179,7 @@ pub struct MountOptions {
     pub fsname: Option<OsString>,
     /// `nodev`, `nosuid` and the like.
     pub flag_bits: u32,
-    /// The options as the user wrote them, for the daemon that is started with them again.
+    /// The options as the user wrote them, to be passed to the daemon.
     pub given: Vec<OsString>,
 }
 
@@ -280,8 +281,8 @@ impl MountOptions {
         })
     }
 
-    /// Sets an option of the table whose value is one of a few words. False if the value is missing
-    /// or is none of these.
+    /// Sets an option of the table whose value is one of a few words. Returns false if the value is
+    /// missing or is none of these.
     fn set_listed(&mut self, name: &str, value: Option<&OsStr>) -> Result<bool, OptionError> {
         if self.engine.set(name, value).map_err(OptionError::Value)? {
             if name == "reserved_pages" {
@@ -295,7 +296,7 @@ impl MountOptions {
         }
     }
 
-    /// Sets an option without a value; false if it is unknown.
+    /// Sets an option without a value; returns false if it is unknown.
     fn switch(&mut self, name: &str) -> bool {
         match name {
             "allow_other" => self.allow_other = true,
@@ -314,7 +315,7 @@ impl MountOptions {
         true
     }
 
-    /// Sets an option with a value; false if it is unknown.
+    /// Sets an option with a value; returns false if it is unknown.
     fn assign(&mut self, name: &str, value: &OsStr) -> Result<bool, OptionError> {
         let text = value.to_string_lossy();
         match name {
@@ -349,7 +350,8 @@ impl MountOptions {
         self.decoded_size.unwrap_or(DECODED_BYTES)
     }
 
-    /// Options of every filesystem that become flags of mount(2).
+    /// Sets an option that all filesystems have and that becomes a flag of mount(2); returns false
+    /// if it is unknown.
     fn flag(&mut self, name: &str) -> bool {
         let (flag, on) = match name {
             "nodev" => (MountFlags::NODEV, true),
@@ -448,7 +450,7 @@ fn profile(value: &OsStr) -> Result<Option<ProfileLocation>, OptionError> {
         let must = "learn, auto, off or a path with a slash";
         OptionError::value("profile", &value.to_string_lossy(), must)
     };
-    // A single word is more likely a misspelt value.
+    // A single word is more likely a misspelt value than a path.
     if !value.as_bytes().iter().any(|byte| b"/.".contains(byte)) {
         return Err(must());
     }

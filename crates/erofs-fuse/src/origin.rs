@@ -10,7 +10,8 @@ struct Origin {
     in_first_namespace: bool,
 }
 
-/// Read at the start: later, neither a non-dumpable nor a sandboxed process may read it.
+/// Determined at start-up, because a non-dumpable or sandboxed process may not read its own
+/// namespaces in `/proc`.
 static ORIGIN: LazyLock<Origin> = LazyLock::new(|| Origin {
     user: getuid(),
     in_first_namespace: user::in_first_namespace(),

@@ -23,7 +23,7 @@ pub fn socket_pair() -> Result<(OwnedFd, OwnedFd), Error> {
 }
 
 /// Sends a packet, waiting for room in the socket. Uses write(2), because the server's sandbox
-/// allows no call that takes an address.
+/// allows no call that takes a socket address.
 pub fn send(socket: impl AsFd, packet: &[u8]) -> io::Result<()> {
     rustix::io::retry_on_intr(|| rustix::io::write(&socket, packet))?;
     Ok(())
@@ -48,7 +48,7 @@ pub fn send_with(
     Ok(())
 }
 
-/// Receives one packet, or some bytes of a stream; empty if the other end is closed.
+/// Receives one packet, or some bytes of a stream; there are no bytes if the other end is closed.
 pub fn receive(socket: impl AsFd) -> io::Result<(Vec<u8>, Option<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -58,7 +58,7 @@ pub fn receive(socket: impl AsFd) -> io::Result<(Vec<u8>, Option<OwnedFd>)> {
         recvmsg(&socket, &mut slices, &mut control, RecvFlags::CMSG_CLOEXEC)
     })?;
     if received.flags.contains(ReturnFlags::CTRUNC) {
-        // The limit on open files left no number for the descriptor.
+        // The kernel dropped the descriptor, because of the limit on open files.
         return Err(rustix::io::Errno::MFILE.into());
     }
     let mut descriptor = None;

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-/// Waits for at most `limit` until a descriptor has one of its events or has ended. Returns the
-/// index of the first such descriptor; `None` on timeout.
+/// Waits at most `limit` until a descriptor has one of its events, or an error or hang-up. Returns
+/// the index of the first such descriptor; `None` on timeout.
 pub fn first_ready(
     watched: &[(BorrowedFd<'_>, PollFlags)],
     limit: Option<Duration>,

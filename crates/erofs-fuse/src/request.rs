@@ -20,8 +20,8 @@ pub struct MountRequest {
     /// The `-o` options.
     pub options: MountOptions,
     /// Whether the calling process starts the server itself and waits for the end of the mount,
-    /// instead of starting a daemon. That process must have no other threads. Signals that ask it
-    /// to end unmount.
+    /// instead of starting a daemon. That process must have no other threads. A signal that asks it
+    /// to end makes it unmount.
     pub foreground: bool,
 }
 

@@ -60,7 +60,7 @@ fn printable(bytes: &[u8], backslash: &str) -> String {
 }
 
 /// Characters that change how the rest of the line is drawn: directions (Unicode Standard Annex 9),
-/// line and paragraph separators, joiners, tags, and others without a width.
+/// line and paragraph separators, joiners, tags, and other characters of zero width.
 fn is_invisible(character: char) -> bool {
     matches!(
         u32::from(character),
@@ -98,8 +98,8 @@ pub fn time(seconds: i64) -> String {
     )
 }
 
-/// The proleptic Gregorian date of a day counted from 1970-01-01, by eras of 400 years. Years begin
-/// in March here, so that the leap day comes last.
+/// The proleptic Gregorian date of a day counted from 1970-01-01, computed in eras of 400 years.
+/// Years begin in March here, so that the leap day comes last.
 fn civil(days: i64) -> (i64, i64, i64) {
     let from_era_zero = days + 719_468;
     let era = from_era_zero.div_euclid(146_097);

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-/// Set once at start.
+/// Set once, when the program starts.
 static VERSION: OnceLock<&'static str> = OnceLock::new();
 
 /// Sets the version of the program; by default it is that of this library.

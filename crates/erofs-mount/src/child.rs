@@ -23,8 +23,8 @@ impl From<Child> for ChildProcess {
 }
 
 impl ChildProcess {
-    /// Runs `child` in a new process with this standard input, the current other standard streams,
-    /// and the descriptors `keep`.
+    /// Runs `child` in a new process, whose standard input is `stdin`. The process also gets the
+    /// other standard streams of this one and the descriptors `keep`.
     pub(crate) fn fork(
         stdin: OwnedFd,
         keep: &[RawFd],
@@ -44,7 +44,7 @@ impl ChildProcess {
         let _ = rustix::process::setpgid(Some(self.0), Some(self.0));
     }
 
-    /// Sends a signal to the child. No error if the child is already dead.
+    /// Sends a signal to the child. Succeeds if the child is already dead.
     pub(crate) fn signal(&self, signal: Signal) -> Result<(), Errno> {
         match kill_process(self.0, signal) {
             Err(Errno::SRCH) => Ok(()),
@@ -79,7 +79,7 @@ impl ChildProcess {
         is_known.then(|| ExitStatus::from_raw(status))
     }
 
-    /// Waits at most this long for the child to end, then kills it. A process that is in a frozen
+    /// Waits at most `limit` for the child to end, then kills it. A process that is in a frozen
     /// cgroup, or waits for a device, ends much later.
     pub(crate) fn wait_for(&self, limit: Duration) -> io::Result<Option<ExitStatus>> {
         let begin = Instant::now();
@@ -95,7 +95,6 @@ impl ChildProcess {
         }
     }
 
-    /// Waits for the child to end.
     pub(crate) fn wait(self) -> io::Result<ExitStatus> {
         let ended = self.reap(WaitOptions::empty())?;
         ended.ok_or(io::ErrorKind::Interrupted.into())

@@ -9,10 +9,11 @@
 //!    daemon is stopped or makes no progress.
 //! 2. [`run_if_daemon`] finds the mark. The process becomes the helper and forks the server;
 //!    notices go to standard error as usual.
-//! 3. When the server serves, it begins a new session, makes `/dev/null` its standard error, and
-//!    informs the helper. The helper writes [`READY`] into the pipe and closes it; then the server
-//!    closes the pipe too. If the helper was killed before it answered, the server writes [`READY`]
-//!    itself, because the helper may already have reported the mount, and so the mount must stay.
+//! 3. Once the server serves the mount, it begins a new session, makes `/dev/null` its standard
+//!    error, and informs the helper. The helper writes [`READY`] into the pipe and closes it; then
+//!    the server closes the pipe too. If the helper was killed before it answered, the server
+//!    writes [`READY`] itself, because the helper may already have reported the mount, and so the
+//!    mount must stay.
 //! 4. On failure, the process writes the error's line into the pipe and exits with status 1.
 
 use std::io::Write;
@@ -41,7 +42,8 @@ use erofs_fuse::serve;
 /// In the foreground, returns when the mount is gone; in the background, when a daemon serves it.
 ///
 /// # Errors
-/// One line that describes the fault. Nothing stays mounted and no process is left.
+/// Returns a one-line error that describes the fault. Nothing stays mounted, and no process is
+/// left.
 pub fn mount(request: &MountRequest) -> Result<(), Error> {
     passed::check(request)?;
     if request.foreground || request.options.debug {
@@ -58,7 +60,8 @@ pub fn mount(request: &MountRequest) -> Result<(), Error> {
 /// Starts the daemon, and waits until it serves or reports why it does not.
 fn start(request: &MountRequest) -> Result<(), Error> {
     let mut request = request.clone();
-    // The daemon's standard input is /dev/null. Not closed on exec: the daemon inherits it.
+    // The daemon's standard input is /dev/null. The image's descriptor is not closed on exec, so
+    // the daemon inherits it.
     let image = request
         .is_standard_input()
         .then(|| rustix::io::dup(rustix::stdio::stdin()).map_err(Error::io("dup")))
@@ -186,8 +189,8 @@ fn reported(error: &Error) -> u8 {
 /// Serves for the mount helper, which started this process and receives its errors. Returns the
 /// exit status.
 fn serve_for_helper(request: &MountRequest, log: Log, start: Start) -> u8 {
-    // Opened before the sandbox, which forbids opening it. A successor does not use the path, which
-    // may lead into a mount that is not served.
+    // Opened before the process enters the sandbox, which forbids opening it. A successor does not
+    // use the path, which may lead into a mount that is not served.
     let null = match start {
         Start::Successor => rustix::io::dup(rustix::stdio::stdout()),
         Start::First => {

@@ -5,12 +5,12 @@
 //! must begin its `main` with [`run_if_daemon`], because the daemon is the same program, started
 //! again. Crate [`erofs_fuse`] answers the kernel's requests, in a separate process.
 //!
-//! Rooms, each of which uses only those after it: `daemon` (the processes of a mount), `supervise`
-//! (the mount helper, their parent), `companion` (the process that looks ahead), `upgrade`,
-//! `umount`, `stat`, `outside` (how commands find these processes), `mounting` (making and removing
-//! one mount), `respawn` (this program, started again).
+//! Modules, each of which uses only those after it: `daemon` (the processes of a mount),
+//! `supervise` (the mount helper, their parent), `companion` (the process that looks ahead),
+//! `upgrade`, `umount`, `stat`, `outside` (how commands find these processes), `mounting` (making
+//! and removing one mount), `respawn` (this program, started again).
 #![forbid(unsafe_code)]
-// They panic if the stream cannot be written.
+// The print macros panic if the stream cannot be written.
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
 mod child;

@@ -71,7 +71,7 @@ pub(crate) fn installed() -> PathBuf {
         .unwrap_or_default()
 }
 
-/// Names this process after its program, since it may have been started by a descriptor.
+/// Names this process after its program, since it may have been started through a descriptor.
 pub(crate) fn name_process() {
     let _ = rustix::thread::set_name(&name_of_process());
 }
@@ -170,7 +170,8 @@ fn marked(name: OsString, initramfs: bool) -> OsString {
     marked
 }
 
-/// The program that replaced this one. The kernel's link says that this one is deleted.
+/// The path of the program that replaced this one, without the suffix ` (deleted)` that the
+/// kernel's link then has.
 fn installed_now(path: PathBuf) -> PathBuf {
     let bytes = path.as_os_str().as_bytes();
     match bytes.strip_suffix(b" (deleted)") {
@@ -179,7 +180,7 @@ fn installed_now(path: PathBuf) -> PathBuf {
     }
 }
 
-/// The command line that describes a mount to a process started again.
+/// The command line that describes a mount to a newly started process of this program.
 pub(crate) fn arguments(request: &MountRequest) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = vec!["mount".into(), "-f".into()];
     for list in &request.options.given {

@@ -1,4 +1,5 @@
-//! `erofast upgrade`: replaces the server of a mount with one of the program that is now installed.
+//! `erofast upgrade`: replaces the server of a mount with a server of the program that is now
+//! installed.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -18,8 +19,8 @@ const BEGIN: Duration = Duration::from_secs(15);
 /// How long an upgrade may take: longer than the mount helper waits for a new server.
 const END: Duration = Duration::from_secs(90);
 
-/// How long the upgrades of all mounts of a user may take, which run at the same time. Limits how
-/// long a user's processes can keep this one waiting.
+/// How long the upgrades of all mounts of a user may take; they run at the same time. This limits
+/// how long a user's processes can keep this one waiting.
 const ALL: Duration = Duration::from_secs(120);
 
 /// Interval between checks for the outcome.
@@ -47,7 +48,7 @@ pub struct Upgraded {
 /// Returns when the new server serves. A server that does not answer is replaced too.
 ///
 /// # Errors
-/// The error of [`Upgraded::outcome`].
+/// Returns the error of [`Upgraded::outcome`].
 pub fn upgrade(mountpoint: &Path) -> Result<(), Error> {
     let upgraded = upgrade_each(&[mountpoint.to_owned()]).pop();
     upgraded.map_or(Ok(()), |upgraded| upgraded.outcome)
@@ -65,7 +66,7 @@ pub fn upgrade_each(mountpoints: &[PathBuf]) -> Vec<Upgraded> {
 /// namespace has only as layers of overlays. A mount that is unmounted meanwhile is not a failure.
 ///
 /// # Errors
-/// One line, if the mount table cannot be read.
+/// Returns a one-line error if the mount table cannot be read.
 pub fn upgrade_all() -> Result<Vec<Upgraded>, Error> {
     let table = mounting::own_mounts()?;
     let hidden = hidden_mounts(&table);
@@ -233,7 +234,7 @@ impl Mount {
     }
 }
 
-/// The reason for a mount whose server reports that it can be replaced.
+/// The reason why a mount cannot be upgraded although its server reports that it can be replaced.
 const WITHOUT_RECORD: &str = "its mount helper cannot be found or is not trusted (it was started \
                               in another PID namespace, or by a set-user-ID program): mount again";
 

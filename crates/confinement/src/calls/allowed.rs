@@ -1,7 +1,7 @@
 //! The system calls that serving a mount needs; all others are refused.
 //!
-//! Add a call to the list of its purpose below. `strace -f -c` of a server shows which calls it
-//! uses.
+//! To allow a call, add it to the list for its purpose below. `strace -f -c` of a server shows
+//! which calls it uses.
 
 use libc::c_long;
 
@@ -105,7 +105,7 @@ fn conditional() -> Vec<Conditional> {
 }
 
 /// Calls that a thread of a mount over io_uring makes on a ring that was created and restricted
-/// before. The numbers are IORING_REGISTER_FILES and IORING_REGISTER_ENABLE_RINGS.
+/// earlier. The numbers are IORING_REGISTER_FILES and IORING_REGISTER_ENABLE_RINGS.
 fn of_rings() -> Vec<Conditional> {
     conditional! {
         SYS_io_uring_enter;

@@ -12,7 +12,7 @@ use cfg_if::cfg_if;
 pub enum Process {
     /// Serves a mount.
     Server {
-        /// Whether requests arrive over it.
+        /// Whether requests arrive over io_uring.
         io_uring: bool,
     },
     /// Looks ahead of the readers of a mount, as its client.
@@ -21,12 +21,12 @@ pub enum Process {
     Converter,
 }
 
-/// Restricts the calling thread and those it creates, for good. Privileges cannot be gained
-/// afterwards either: set `no_new_privs` first.
+/// Restricts the calling thread and those it creates, for good. Call this after setting
+/// `no_new_privs`, so that privileges cannot be gained later either.
 ///
 /// # Errors
-/// One line, if there is no filter for this architecture, or if the kernel or a container refuses
-/// it.
+/// Returns a one-line error if there is no filter for this architecture, or if the kernel or a
+/// container refuses it.
 pub fn restrict(process: Process) -> Result<(), String> {
     install(process)
 }
@@ -60,8 +60,8 @@ cfg_if! {
             Err(format!("not supported on {}", std::env::consts::ARCH))
         }
 
-        /// Numbers of the calls that a server may make. Empty, because servers are not restricted
-        /// here.
+        /// Numbers of the calls that a server may make. There are none, because servers are not
+        /// restricted on this architecture.
         pub fn allowed_calls() -> Vec<i64> {
             Vec::new()
         }

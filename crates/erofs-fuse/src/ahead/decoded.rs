@@ -1,4 +1,4 @@
-//! Keeps the decoded bytes of launches, so that later mounts need not decode them again.
+//! Keeps the decoded bytes of launches, so that later mounts need not repeat the decoding.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -57,7 +57,7 @@ pub(crate) struct DecodedBytes {
 #[derive(Debug, Default)]
 struct Reads {
     ranges: Vec<(Nid, Range<u64>)>,
-    /// The number of reads at the last check, and the number kept.
+    /// The number of reads at the last check, and of those whose decoded bytes were kept.
     seen: usize,
     kept: usize,
 }
@@ -77,8 +77,8 @@ impl DecodedSource for Taken {
 }
 
 impl DecodedBytes {
-    /// Makes the engine use the bytes that earlier mounts kept in `file`. If the file is damaged,
-    /// it is written anew.
+    /// Makes the engine use the bytes that earlier mounts kept in `file`. A damaged file is
+    /// rewritten.
     pub(crate) fn new(file: Option<File>, most: u64, engine: &Engine) -> Self {
         let before = file.and_then(|file| Decoded::open(file).ok()).map(Arc::new);
         if let Some(before) = &before {
@@ -140,7 +140,7 @@ impl DecodedBytes {
     }
 
     /// Waits until a launch is over, and returns the reads of launches; `None` if the mount ends
-    /// with nothing new.
+    /// without new reads.
     fn wait_for_launch(&self) -> Option<Vec<(Nid, Range<u64>)>> {
         let mut quiet = Duration::ZERO;
         let mut reads = self.reads.lock();
@@ -192,7 +192,7 @@ impl DecodedBytes {
     }
 }
 
-/// A timeout that stands for waiting until something wakes the thread.
+/// A timeout so long that, in effect, the thread waits until it is woken.
 const NEVER: Duration = Duration::from_secs(3600);
 
 /// The thread that keeps decoded bytes. It ends with the mount, after keeping everything new.
@@ -214,8 +214,8 @@ impl Drop for Keeping {
     }
 }
 
-/// Whether launches found nearly all of their decoded bytes among those kept, within the limit
-/// `most`.
+/// Whether launches found so many of their decoded bytes among those kept that the file need not be
+/// rewritten. `most` is the limit of the bytes that are kept.
 fn has_most(before: &Decoded, most: u64) -> bool {
     let (read, missed) = before.bytes();
     let is_full = before.length >= most - most / NEW_SHARE;
@@ -239,7 +239,7 @@ struct Sink<'w> {
 #[derive(Debug)]
 struct State {
     index: DecodedIndex,
-    /// Lengths by key.
+    /// Lengths of the kept bytes, by key.
     kept: HashMap<u128, usize>,
     /// Bytes that may still be kept.
     left: u64,

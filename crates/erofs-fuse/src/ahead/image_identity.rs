@@ -5,8 +5,8 @@ use erofs_engine::erofs_format::{NID_IN_METABOX, Nid, Reader};
 use launch_profile::ImageIdentity;
 use look_ahead::PATH_IN_MOUNT;
 
-/// The identity under which launch profiles are stored: that of the image, or of several images in
-/// this order.
+/// The identity under which launch profiles are stored: that of the image, or one for several
+/// images in their order.
 pub fn identity(engine: &Engine) -> ImageIdentity {
     let mut all = engine.roots().map(|root| identity_of(engine, root));
     let Some(mut identity) = all.next() else {

@@ -27,7 +27,7 @@ figures::figures! {
         used_bytes: Option<u64>,
         /// Bytes read ahead that no program read, estimated from probes.
         wasted_bytes: Option<u64> => gauge "profile_wasted_bytes",
-        /// Bytes taken from those that earlier launches decoded.
+        /// Bytes reused from those that earlier launches decoded.
         pub(crate) kept_bytes: u64,
         /// Programs that were learned.
         programs: Vec<ProgramFigures>,
@@ -52,7 +52,7 @@ figures::figures! {
         launches: u32,
         /// Windows of its profile.
         windows: usize,
-        /// Their bytes.
+        /// Bytes in these windows.
         bytes: u64,
         /// Windows of the profile that the last launch requested; null without a launch.
         windows_asked: Option<usize>,

@@ -1,5 +1,5 @@
-//! Read-ahead that needs the image: stores the data that comes next in the kernel's page cache. The
-//! companion ([`look_ahead`]) handles launches.
+//! Read-ahead that needs the image: puts the data that readers will need next into the kernel's
+//! page cache. The companion ([`look_ahead`]) handles launches.
 
 mod decoded;
 mod directory_read_ahead;

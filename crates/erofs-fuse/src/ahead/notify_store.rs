@@ -4,8 +4,8 @@
 //! A dedicated thread does this: storing a page waits until a pending read of that page is
 //! answered, so a thread that answers reads must not do it. The thread has the priority of the
 //! workers and is not pinned. If it gets little CPU time, its queue fills up, and reads decode no
-//! more than they need. It has a separate descriptor table, see
-//! [`storing_threads`](super::storing_threads).
+//! more than they need. It has a separate descriptor table (see
+//! [`storing_threads`](super::storing_threads)).
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -28,8 +28,8 @@ use crate::threads::with_that_of_workers;
 /// exceed it.
 const ROOM: usize = 2 << 20;
 
-/// Assumed page size. If the kernel's pages are larger, a part that does not fill one is copied in
-/// vain.
+/// Assumed page size. If the kernel's pages are larger, a part that does not fill a page is copied
+/// for nothing.
 const PAGE: u64 = 4096;
 
 /// Size in bytes of the largest pcluster that is decoded whole for a small read.
@@ -39,7 +39,7 @@ const LONGEST: usize = 4 << 20;
 pub(crate) struct NotifyStoreWriter {
     queue: Arc<Queue>,
     /// Files with random faults, for which nothing is stored: pages around a random fault are not
-    /// read soon, and a hit there makes the kernel resume reading around.
+    /// read soon, and a hit there makes the kernel read around faults again.
     random: Option<Arc<RandomFaults>>,
 }
 
@@ -59,8 +59,8 @@ struct State {
 }
 
 impl NotifyStoreWriter {
-    /// Starts the thread, which ends when this is dropped or with the engine. It is started early
-    /// because most mounts need it, and under load the main thread would start it late.
+    /// Starts the thread. It ends when the writer is dropped, or with the engine. It is started
+    /// early because most mounts need it, and under load the main thread would start it late.
     pub(crate) fn start(
         engine: &Arc<Engine>,
         nodes: Nodes,
@@ -153,7 +153,7 @@ impl Queue {
         }
     }
 
-    /// Releases its memory.
+    /// Releases the memory of a remainder that was stored.
     fn done(&self, remainder: Remainder) {
         let memory = remainder.memory();
         drop(remainder);
@@ -178,8 +178,8 @@ fn store_parts(store: &PageStore, node: u64, remainder: &Remainder) {
     let [before, behind] = remainder.parts();
     for ((offset, bytes), ends_file) in [(before, false), (behind, remainder.reaches_end())] {
         if let Some((offset, bytes)) = whole_pages(offset, bytes, ends_file) {
-            // The kernel refuses this if it forgot the node or has no memory; a read will then
-            // request the bytes.
+            // The kernel refuses this if it has forgotten the node or is out of memory; a read will
+            // then request the bytes.
             let _ = store.store(node, offset, bytes);
         }
     }

@@ -2,9 +2,9 @@
 //!
 //! Over `/dev/fuse` a window is two requests. On an idle machine two CPUs serve them, and a program
 //! that needs a page waits for only one of the two. On a contended machine each request costs the
-//! requesting program its CPU: a real-time worker takes the request immediately, and then other
-//! programs are due. Therefore a window is one request on a contended machine. A file keeps the
-//! window that was set when it was opened.
+//! requesting program its CPU: a real-time worker takes the request immediately, and then it is the
+//! turn of other programs. Therefore a window is one request on a contended machine. A file keeps
+//! the window that was set when it was opened.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -17,9 +17,9 @@ use crate::options::READ_AHEAD_KB;
 /// The read-ahead window of one mount.
 #[derive(Debug)]
 pub(crate) struct ReadAheadWindow {
-    /// Opened by the mount helper.
+    /// The file that sets the window, opened by the mount helper.
     file: OwnedFd,
-    /// KiB of one request.
+    /// Size of the largest request in KiB.
     request: u32,
     /// Guarded by its own lock: whether a window is one request.
     is_narrow: PiMutex<bool>,
@@ -38,7 +38,7 @@ impl ReadAheadWindow {
             request,
             is_narrow: PiMutex::default(),
         };
-        // An earlier server may have left another window, and the CPUs may be busy already.
+        // An earlier server may have left a different window, and the CPUs may be busy already.
         window.set(READ_AHEAD_KB);
         window.adapt(engine);
         let followed = Arc::downgrade(engine);

@@ -56,7 +56,7 @@ impl StoringThreads<'_> {
         let session = Arc::clone(self.session);
         let first = Arc::clone(self.first);
         self.on_demand.starts(demand, move || {
-            // If it cannot start, its pages are not stored.
+            // If the thread cannot start, its pages are not stored.
             first(Box::new(move || drop(start(name, session, signs, work))));
             Ok(())
         });

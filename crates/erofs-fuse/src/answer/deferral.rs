@@ -14,7 +14,7 @@ use crate::error::Error;
 /// is called repeatedly in the meantime.
 ///
 /// # Errors
-/// The network's error, or `None` if the reader was killed.
+/// Returns the network's error, or `None` if the reader was killed.
 pub(crate) fn wait(
     missing: Missing,
     reader: u32,
@@ -38,8 +38,8 @@ fn is_killed(tid: u32) -> bool {
     tid != 0 && fs::read_to_string(format!("/proc/{tid}/status")).is_ok_and(|all| kills(&all))
 }
 
-/// Whether a status (proc_pid_status(5)) shows a pending SIGKILL, which every fatal signal of a
-/// process becomes for each of its threads.
+/// Whether a status (proc_pid_status(5)) shows a pending SIGKILL, into which the kernel turns a
+/// fatal signal of a process for each of its threads.
 fn kills(status: &str) -> bool {
     let pending = status.lines().find_map(|line| line.strip_prefix("SigPnd:"));
     let pending = pending.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
@@ -57,7 +57,7 @@ fn serve(session: &Arc<Session>, channel: DeferredChannel) -> std::io::Result<()
     let weak = Arc::downgrade(session);
     let more = move || {
         let another = |session| serve(&session, session.deferred_channel()?);
-        // Without another thread the request waits for one of the existing ones.
+        // If no thread can be created, the request waits for one of the existing ones.
         let _ = weak.upgrade().map(another);
     };
     let thread = thread::Builder::new().name("erofs_waiting".to_owned());

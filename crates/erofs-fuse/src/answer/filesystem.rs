@@ -31,7 +31,7 @@ use crate::nodes::{InodeNumbers, Nodes, directory_type};
 use crate::note::note;
 
 /// Directory position after a "." that the image omits. Positions in images are byte offsets, which
-/// stay far below.
+/// stay far below this value.
 const AFTER_DOT: u64 = 1 << 62;
 
 /// Flag in a position: an earlier entry is broken, so the listing must not end as if it were
@@ -88,7 +88,7 @@ pub(crate) struct ErofsFilesystem {
     read_ahead: OnceLock<Arc<FileReadAhead>>,
     /// Set unless read-ahead is off.
     random_faults: OnceLock<Arc<RandomFaults>>,
-    /// Set unless read-ahead is off, if the mount helper may list directories.
+    /// Set if read-ahead is on and the mount helper may list directories.
     directory_read_ahead: OnceLock<DirectoryReadAhead>,
 }
 
@@ -96,7 +96,7 @@ pub(crate) struct ErofsFilesystem {
 struct Listing<'r> {
     request: &'r Request<'r>,
     small_files: Vec<Nid>,
-    /// Each with its name.
+    /// The listed directories, each with its name.
     directories: Vec<(Vec<u8>, Nid)>,
 }
 
@@ -149,8 +149,8 @@ impl ErofsFilesystem {
         Self { uid, gid, ..self }
     }
 
-    /// Lets only root and this user use the mount. The kernel has no such rule, so it must ask the
-    /// server at every access.
+    /// Lets only root and the given user use the mount. The kernel has no such rule, so it must ask
+    /// the server at every access.
     pub(crate) fn only_for(self, only_user: Option<u32>) -> Self {
         Self { only_user, ..self }
     }
@@ -221,17 +221,17 @@ impl ErofsFilesystem {
         Ok(count)
     }
 
-    /// From now on stores small files that are read one after another ahead of their readers.
+    /// From now on, small files that are read one after another are stored ahead of their readers.
     pub(crate) fn set_read_ahead(&self, read_ahead: Arc<FileReadAhead>) {
         let _ = self.read_ahead.set(read_ahead);
     }
 
-    /// From now on declines reads around random faults.
+    /// From now on, reads around random faults are declined.
     pub(crate) fn set_random_faults(&self, random_faults: Arc<RandomFaults>) {
         let _ = self.random_faults.set(random_faults);
     }
 
-    /// From now on lists the directories of a walk ahead.
+    /// From now on, directories are listed ahead of a walk.
     pub(crate) fn set_directory_read_ahead(&self, read_ahead: DirectoryReadAhead) {
         let _ = self.directory_read_ahead.set(read_ahead);
     }
@@ -298,7 +298,7 @@ impl ErofsFilesystem {
         })
     }
 
-    /// The companion's figures about launches, and those known here.
+    /// The companion's figures about launches, completed with those that this process knows.
     fn launch_figures(&self, trouble: Option<&String>) -> LaunchFigures {
         let events = self.events.get();
         let report = events.and_then(|events| events.report());
@@ -405,8 +405,8 @@ impl ErofsFilesystem {
         }
     }
 
-    /// Adds one entry to the reply, and to `listing` what the kernel learns from the entry; false
-    /// if the reply is full.
+    /// Adds one entry to the reply, and to `listing` what the kernel learns from the entry; returns
+    /// false if the reply is full.
     fn list(
         &self,
         listing: &mut Listing<'_>,
@@ -715,8 +715,8 @@ impl Filesystem for ErofsFilesystem {
     }
 
     fn seek(&self, _: Caller, node: u64, offset: u64, what: Seek) -> Result<u64, Failure> {
-        // The kernel does not ask again and treats every file as data throughout. `cp` asks twice
-        // per file.
+        // After this answer, the kernel does not ask again, and treats every file as data
+        // throughout. `cp` asks twice per file.
         if self.hole_scan.found_none() {
             return Err(Errno::NOSYS.into());
         }

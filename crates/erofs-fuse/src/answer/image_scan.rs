@@ -62,12 +62,13 @@ impl ImageScan {
         }
     }
 
-    /// Whether the scan is complete and found none.
+    /// Whether the scan is complete and found no attribute or hole.
     pub(crate) fn found_none(&self) -> bool {
         self.found_none.load(Ordering::Relaxed)
     }
 
-    /// Counts a request that found none, and starts the scan after enough such requests.
+    /// Counts a request that found no attribute or hole, and starts the scan after enough such
+    /// requests.
     pub(crate) fn missed(&self, engine: &Arc<Engine>) {
         // No scan of an image at a URL, since all of its inodes would be fetched.
         let misses = u64::from(self.misses.fetch_add(1, Ordering::Relaxed)) + 1;
@@ -89,7 +90,7 @@ impl ImageScan {
         if let Some(workers) = workers {
             workers.queue(None, Box::new(move |_: &_| scan()));
         } else {
-            // Without the thread the kernel keeps asking.
+            // If the thread cannot be created, the kernel keeps asking.
             let name = "erofs_scan".to_owned();
             let _ = thread::Builder::new().name(name).spawn(scan);
         }
@@ -177,7 +178,7 @@ mod tests {
             let nid = open().resolve(b"d", false).unwrap().nid.to_le_bytes();
             let mut bytes = fs::read(&image).unwrap();
             let is_entry = |at: &[u8]| at[..8] == nid && at[10] == FileType::Directory as u8;
-            // The first one belongs to the root.
+            // The first match is in the root directory.
             let at = bytes.windows(12).position(is_entry).unwrap();
             bytes[at + 10] = FileType::Regular as u8;
             fs::write(&image, bytes).unwrap();

@@ -135,8 +135,7 @@ fn reads_of_cached_pages_decode_nothing() {
         };
         let mut channel = session.device_channel().unwrap();
         let mut reply = vec![0; 16 + PAGE];
-        // Reading page after page would be a stream, whose pclusters are dropped once it has
-        // passed.
+        // Reading page after page would count as a stream, whose pclusters are dropped after use.
         let requests: Vec<_> = (0..REQUESTS)
             .map(|number| read_request(4 + 2 * number as u64, node, number * 7 % pages))
             .collect();

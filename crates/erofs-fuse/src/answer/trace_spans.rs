@@ -1,6 +1,6 @@
 //! Trace spans: what a mount did and when, read by a [query](super::queries).
 //!
-//! The query enables recording for a while, see [`erofs_engine::trace_spans`]. Only root and the
+//! The query enables recording for a while (see [`erofs_engine::trace_spans`]). Only root and the
 //! mount's own user may query spans.
 
 use erofs_engine::trace_spans::{Span, TraceSpans};

@@ -1,4 +1,4 @@
-//! The journal's protocol: one datagram of fields per entry, as sd_journal_send(3) sends it
+//! The journal's protocol: each entry is a datagram of fields, as sd_journal_send(3) sends it
 //! (systemd.io/JOURNAL_NATIVE_PROTOCOL).
 
 /// Where systemd-journald listens.
@@ -10,7 +10,7 @@ const LONGEST: usize = 64 << 10;
 /// Identifies all faults for `journalctl MESSAGE_ID=...`.
 const MESSAGE_ID: &str = "41c060148c7e42d2b0ab2f0a3cf3f422";
 
-/// LOG_ERR and LOG_DAEMON of syslog(3).
+/// Fields of every entry: priority LOG_ERR and facility LOG_DAEMON of syslog(3).
 const ALWAYS: &[(&str, &str)] = &[
     ("PRIORITY", "3"),
     ("SYSLOG_FACILITY", "3"),
@@ -35,7 +35,7 @@ pub(crate) fn datagram(message: &str, fields: &[(&str, Option<Vec<u8>>)]) -> Vec
     bytes
 }
 
-/// Appends `NAME=value`, or the form with a length for a value of several lines.
+/// Appends `NAME=value`, or the form with a length if the value has several lines.
 fn push(bytes: &mut Vec<u8>, name: &str, value: &[u8]) {
     bytes.extend_from_slice(name.as_bytes());
     if value.contains(&b'\n') {

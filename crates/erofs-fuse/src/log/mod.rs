@@ -1,5 +1,5 @@
-//! The log for faults of the image and deaths of servers. It is opened before the sandbox, which
-//! forbids opening it.
+//! The log for faults of the image and deaths of servers. A server opens the log before it enters
+//! the sandbox, which forbids opening it.
 
 mod journal;
 mod syslog;
@@ -18,7 +18,7 @@ use crate::note::note;
 use crate::options::MountOptions;
 use crate::text;
 
-/// Mode of a new log file. Others cannot read it, because messages name files of the image.
+/// Mode of a new log file. Other users cannot read it, because messages name files in the image.
 const FILE_MODE: u32 = 0o640;
 
 /// The log of one mount. Logging never waits for the receiver.
@@ -28,17 +28,17 @@ pub enum Log {
     Journal(UnixDatagram),
     /// syslogd.
     Syslog(UnixDatagram),
-    /// `log=FILE`, and the file's name.
+    /// The file of `log=FILE`, with its name.
     File(File, PathBuf),
     /// Standard error of a server in the foreground.
     StandardError,
-    /// A system without a log.
+    /// Nowhere: the system has no log.
     None,
 }
 
 impl Log {
-    /// Opens the log that the options name; otherwise standard error or, in the background, the
-    /// system's log.
+    /// Opens the log that the options name. If they name none, faults go to standard error or, in
+    /// the background, to the system's log.
     pub fn open(options: &MountOptions, background: bool) -> Result<Self, Error> {
         match &options.log {
             Some(path) => Self::file(path),
@@ -78,7 +78,8 @@ impl Log {
         })
     }
 
-    /// The descriptor to which the log is written, unless that is standard error.
+    /// The descriptor to which the log is written; `None` if there is no log or if it is standard
+    /// error.
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Self::Journal(socket) | Self::Syslog(socket) => Some(socket.as_fd()),
@@ -107,7 +108,7 @@ impl Log {
         }
     }
 
-    /// Logs a line; false if logging failed.
+    /// Logs a line; returns false if logging failed.
     pub fn line(&self, message: &str) -> bool {
         self.write(message, &[])
     }
@@ -137,7 +138,7 @@ fn connect(path: &str) -> io::Result<UnixDatagram> {
     Ok(socket)
 }
 
-/// Uses write(2): the sandbox allows no call that takes an address.
+/// Uses write(2), because the sandbox allows no call that takes a socket address.
 fn sent(socket: &UnixDatagram, bytes: &[u8]) -> bool {
     rustix::io::retry_on_intr(|| rustix::io::write(socket, bytes)).is_ok()
 }
@@ -209,7 +210,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (listener, socket) = listener(folder.path());
         let log = Log::Syslog(socket);
-        // The kernel queues a few hundred datagrams at most.
+        // The kernel queues at most a few hundred datagrams.
         assert!((0..100_000).any(|_| !log.line("it broke")));
         drop(listener);
         assert!(!log.line("it broke"));

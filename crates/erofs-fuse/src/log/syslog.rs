@@ -1,9 +1,10 @@
-//! Messages to syslogd, as syslog(3) sends them, without a time: the daemon adds its own.
+//! Sends messages to syslogd in the form that syslog(3) uses, but without a time: syslogd adds its
+//! own.
 
 /// Where syslogd listens.
 pub(crate) const SOCKET: &str = "/dev/log";
 
-/// LOG_DAEMON and LOG_ERR.
+/// Facility LOG_DAEMON, severity LOG_ERR.
 const PRIORITY: u8 = 3 << 3 | 3;
 
 pub(crate) fn datagram(message: &str) -> Vec<u8> {

@@ -8,7 +8,7 @@ pub struct KnownOption {
     pub usage: &'static str,
     /// One line of help.
     pub meaning: &'static str,
-    /// The flag of commands that read an image without mounting it and have this option.
+    /// The flag for this option in the commands that read an image without mounting it.
     pub flag: Option<&'static str>,
 }
 
@@ -18,7 +18,7 @@ impl KnownOption {
         self.usage.split('=').next().unwrap_or(self.usage)
     }
 
-    /// Whether it has an effect only on images at URLs.
+    /// Whether the option has an effect only on images at URLs.
     pub fn is_for_urls(&self) -> bool {
         self.name() == "prefetch" || self.flag.is_some_and(|flag| !flag.starts_with("verity"))
     }
@@ -149,13 +149,14 @@ const TOLERATED: &str = "
 /// Options of libfuse that are accepted and ignored with any value.
 const TOLERATED_WITH_VALUE: &str = "user uhelper helper comment subtype";
 
-/// Options of libfuse that have no effect, for programs that are called like libfuse's.
+/// Options of libfuse that have no effect here. They are accepted only in a command line in
+/// libfuse's style.
 const OF_LIBFUSE: &str = "
     clone_fd max_idle_threads max_threads max_read async_read sync_read nonempty io_uring
     io_uring_q_depth
 ";
 
-/// Opposites and finer forms of options in the table, which mount(8) passes on.
+/// Opposites and variants of options in the table. mount(8) passes them on.
 const UNLISTED: &str = "dev suid exec nodiratime relatime";
 
 /// Whether the parser may accept a documented option of this name. The options of dm-verity have

@@ -55,7 +55,7 @@ impl MountHelper {
     /// companion.
     ///
     /// # Errors
-    /// Standard input cannot be replaced.
+    /// Returns an error if standard input cannot be replaced.
     pub fn parent(null: impl AsFd, has_companion: bool) -> Result<Self, Error> {
         let stdin = rustix::stdio::stdin();
         let socket = rustix::io::fcntl_dupfd_cloexec(stdin, 3).map_err(Error::io("stdin"))?;
@@ -96,7 +96,7 @@ impl MountHelper {
     /// file yet.
     ///
     /// # Errors
-    /// Decoded bytes are not kept.
+    /// Returns an error if decoded bytes are not kept.
     pub(crate) fn decoded(&self) -> Result<Option<File>, Error> {
         Ok(self.call(Request::Decoded)?.map(File::from))
     }
@@ -115,8 +115,8 @@ impl MountHelper {
         })
     }
 
-    /// Cloned descriptors for the channels of a server that is not replaced and may no longer be
-    /// allowed to open `/dev/fuse`. Empty for a mount that the caller made.
+    /// Returns cloned descriptors for the channels of a server that is not replaced and may no
+    /// longer be allowed to open `/dev/fuse`. If the caller made the mount, there are none.
     pub(crate) fn channels(&self, session: &Session) -> Vec<OwnedFd> {
         let count = match session.protocol().io_uring {
             // One channel for requests that rings do not carry.
@@ -156,8 +156,8 @@ impl MountHelper {
         }
     }
 
-    /// The descriptors by whose closing others notice that this server is dead. A thread with its
-    /// own descriptor table must close them.
+    /// The descriptors that close when this server dies, by which other processes notice its death.
+    /// A thread with its own descriptor table must close its copies.
     pub(crate) fn signs_of_life(&self) -> Vec<RawFd> {
         let held = [Some(&self.socket), self.alive.get()];
         held.into_iter().flatten().map(AsRawFd::as_raw_fd).collect()
@@ -182,8 +182,8 @@ impl MountHelper {
             .map(DecodedWriter::new)
     }
 
-    /// The place where this server records events for the companion of the mount. Call this once
-    /// the handshake is complete.
+    /// Gets the memory in which this server records events for the companion of the mount. Call
+    /// this once the handshake is complete.
     pub(crate) fn events(&self) -> Result<Events, Error> {
         let (file, wake) = (
             self.descriptor(Request::Events)?,
@@ -209,13 +209,13 @@ impl MountHelper {
         self.call(Request::Detach).map(drop)
     }
 
-    /// Marks the mount as unused; an error if it is in use. Does nothing without root.
+    /// Marks the mount as unused; fails if it is in use. Does nothing without root.
     pub(crate) fn mark(&mut self) -> Result<(), Error> {
         self.call(Request::Mark).map(drop)
     }
 
-    /// Unmounts, as root if the mount was not used since [`mark`](Self::mark), otherwise if it is
-    /// not in use.
+    /// Unmounts the mount: as root, if it was not used since [`mark`](Self::mark); otherwise, if it
+    /// is not in use.
     pub(crate) fn expire(&mut self) -> Result<(), Error> {
         self.call(Request::Expire).map(drop)
     }

@@ -7,10 +7,10 @@ use sys::pi_mutex::PiMutex;
 use super::messages::Request;
 use crate::error::Error;
 
-/// Passes the decoded bytes of launches on, to be written to a file.
+/// Passes on the decoded bytes of launches, to be written to a file.
 #[derive(Debug)]
 pub(crate) struct DecodedWriter {
-    /// Locked from a request to its answer.
+    /// Locked from each request until its answer.
     socket: PiMutex<OwnedFd>,
 }
 

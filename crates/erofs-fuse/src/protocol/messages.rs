@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
 use crate::error::HelperError;
 use crate::packets;
 
-/// A request of a server to its mount helper. From `Copy` on, a request of the companion, or of a
-/// server that keeps decoded bytes.
+/// A request from a server to its mount helper. The requests from `Copy` on come from the
+/// companion, or from a server that keeps decoded bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Request {
     /// Mount, with reads of at most this many bytes.
@@ -43,8 +43,8 @@ pub enum Request {
     KeepDecoded,
     /// The server ends with an error, whose line follows.
     Failed,
-    /// Get the process that lists directories, which no longer exists. Sent by servers of version
-    /// 1.0.0 that take over the mount after an upgrade to that version.
+    /// Get the process that lists directories. That process no longer exists; only a server of
+    /// version 1.0.0 asks for it, when it takes over a mount after an upgrade to that version.
     Broker,
     /// Open a file of the mount, by its index; a later server gets the same file.
     Open {
@@ -55,13 +55,14 @@ pub enum Request {
         #[serde(default)]
         versioned: bool,
     },
-    /// Get the file that sets the kernel's read-ahead of the mount; none if it may not be set.
+    /// Get the file that sets the kernel's read-ahead of the mount; no descriptor if it may not be
+    /// set.
     ReadAhead,
     /// Get the memory for the requests in flight.
     InFlight,
     /// Get a cloned descriptor of `/dev/fuse`, which the helper keeps too.
     Clone {
-        /// A later server gets the same descriptor by this number.
+        /// Number by which a later server gets the same descriptor.
         number: usize,
     },
     /// Take over the mount of a server that is gone. If that server still exists, it ends.
@@ -71,9 +72,9 @@ pub enum Request {
     Served,
     /// Remove the mount from the tree; files that programs have open stay usable.
     Detach,
-    /// Mark the mount as unused, a mark that any use removes; an error if it is in use.
+    /// Mark the mount as unused; any use removes the mark. Fails if the mount is in use.
     Mark,
-    /// Unmount if it was not used since the last `Mark`; an error if it was.
+    /// Unmount if the mount has not been used since the last `Mark`; otherwise fail.
     Expire,
     /// Copy the mount; the answer carries the root of the copy.
     Copy,
@@ -87,22 +88,22 @@ pub enum Request {
     WriteProfile,
     /// Append these bytes to the next file of decoded bytes.
     AddDecoded,
-    /// Complete that file, which replaces the previous one.
+    /// Complete the next file of decoded bytes, which replaces the previous one.
     WriteDecoded,
 }
 
-/// Whether a server with the name of this process, which is also its helper's, ignores the signals
-/// that ask it to end. On the switch from an initramfs to the new root, systemd sends them to all
-/// processes except those of root whose names begin with `@`, and a sandboxed server does not run
-/// as root.
+/// Whether a server ignores the signals that ask it to end. The name of this process, which server
+/// and helper share, decides: when systemd switches from an initramfs to the new root, it sends
+/// these signals to all processes except those of root whose names begin with `@`, and a sandboxed
+/// server does not run as root.
 #[must_use]
 pub fn ignores_signals() -> bool {
     let name = std::env::args_os().next();
     name.is_some_and(|name| name.as_encoded_bytes().starts_with(b"@"))
 }
 
-/// An order of the helper, sent without a request. The helper uses orders if it may not signal its
-/// server, or if the server [ignores signals](ignores_signals).
+/// An order from the helper to its server, sent without a request. The helper uses orders if it may
+/// not signal the server, or if the server [ignores signals](ignores_signals).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Order {
     /// Unmount and end.
@@ -163,7 +164,6 @@ pub fn send_order(socket: impl AsFd, order: Order) -> io::Result<()> {
     packets::send(socket, &serde_json::to_vec(&order)?)
 }
 
-/// Waits for an order.
 pub(super) fn receive_order(socket: impl AsFd) -> io::Result<Order> {
     Ok(parse(&packets::receive(socket)?.0)?.0)
 }
@@ -180,7 +180,8 @@ pub fn respond(socket: impl AsFd, response: &Response) -> io::Result<()> {
 /// Waits for a request and its payload.
 ///
 /// # Errors
-/// The other end is closed (`UnexpectedEof`), or has sent something else (`InvalidData`).
+/// Returns an error if the other end is closed (`UnexpectedEof`) or has sent an invalid message
+/// (`InvalidData`).
 pub fn receive(socket: impl AsFd) -> io::Result<(Request, Vec<u8>)> {
     let (mut packet, _) = packets::receive(socket)?;
     let (request, length) = parse(&packet)?;
@@ -191,7 +192,8 @@ pub fn receive(socket: impl AsFd) -> io::Result<(Request, Vec<u8>)> {
 /// Waits for an answer.
 ///
 /// # Errors
-/// The other end is closed (`UnexpectedEof`), or has sent something else (`InvalidData`).
+/// Returns an error if the other end is closed (`UnexpectedEof`) or has sent an invalid message
+/// (`InvalidData`).
 pub fn receive_response(socket: impl AsFd) -> io::Result<Response> {
     let (packet, descriptor) = packets::receive(socket)?;
     let (outcome, _) = parse::<Result<Option<Version>, HelperError>>(&packet)?;

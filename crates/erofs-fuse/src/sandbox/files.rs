@@ -1,5 +1,5 @@
-//! Landlock: the files that can still be opened. The image and its devices are already open and can
-//! no longer be opened by name, nor can any other file.
+//! Landlock: the files that can still be opened. The image and its devices are already open, and
+//! cannot be opened by name again.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ const CPUS: &str = "/sys/devices/system/cpu";
 /// Read to explain why real-time priority was refused.
 const SELF: &str = "/proc/self";
 
-/// Read for the CPU of a reader (`/proc/TID/stat`), which `/dev/fuse` does not report. Landlock
+/// `/proc/TID/stat` shows which CPU a reader is on, which `/dev/fuse` does not report. Landlock
 /// still denies access that needs the right to trace another process: to its memory, environment
 /// and descriptors.
 const PROC: &str = "/proc";

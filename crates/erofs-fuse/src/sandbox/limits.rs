@@ -5,16 +5,16 @@ use erofs_engine::Hipri;
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// SCHED_FIFO 1, the lowest.
+/// The lowest priority of SCHED_FIFO.
 const LOWEST_REAL_TIME: u64 = 1;
-/// Nice -20: the limit counts from 1 (nice 19) to 40 (nice -20).
+/// The limit that allows nice -20: limits count from 1 (nice 19) to 40 (nice -20).
 const ALL_OF_NICE: u64 = 40;
 
-/// Sets the limits that workers need. Call this with all rights; the limits remain when the rights
-/// are gone.
+/// Sets the limits that workers need. Call this before rights are dropped; the limits remain
+/// afterwards.
 ///
 /// # Errors
-/// The limits do not permit real-time priority.
+/// Returns an error if the limits do not permit real-time priority.
 pub(super) fn set(hipri: Hipri) -> Result<(), Errno> {
     if hipri == Hipri::Off {
         let _ = exactly(Resource::Nice, 0);

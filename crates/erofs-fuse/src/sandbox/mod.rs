@@ -12,7 +12,7 @@
 //! 4. [seccomp](calls): only the system calls that serving needs.
 //!
 //! If the kernel or a container refuses one of these restrictions, it is left out, with a notice.
-//! Mounting and unmounting is done by another process, the mount helper.
+//! Another process, the mount helper, mounts and unmounts.
 
 mod files;
 mod limits;
@@ -29,7 +29,7 @@ figures::figures! {
     /// The restrictions in force in this process.
     #[derive(Clone, Debug, Default, Serialize)]
     pub(crate) struct Sandbox {
-        /// Whether it was requested.
+        /// Whether the sandbox was requested.
         on: bool,
         /// Remaining capabilities.
         capabilities: Vec<&'static str>,
@@ -52,9 +52,9 @@ impl Sandbox {
         Self::default()
     }
 
-    /// The first half: drops capabilities, so that the start-up steps before [`close`](Self::close)
-    /// run without them. These steps run as the user who mounted, because some need that user's
-    /// files.
+    /// Enters the first half of the sandbox: drops capabilities, so that the start-up steps before
+    /// [`close`](Self::close) run without them. These steps run as the user who mounted, because
+    /// some need that user's files.
     pub(crate) fn begin(hipri: Hipri) -> Self {
         let mut this = Self::off();
         this.on = true;
@@ -73,7 +73,8 @@ impl Sandbox {
         this
     }
 
-    /// The second half. `io_uring` says whether requests arrive over io_uring.
+    /// Enters the second half of the sandbox. `io_uring` says whether requests arrive over
+    /// io_uring.
     pub(crate) fn close(&mut self, io_uring: bool) {
         if !self.on {
             return;
@@ -106,7 +107,7 @@ impl Sandbox {
         }
     }
 
-    /// The capability that real-time workers need.
+    /// The capabilities to keep: real-time workers may need one.
     fn wanted(&self) -> CapabilitySet {
         match self.real_time {
             Some("capability") => capabilities::SYS_NICE,
@@ -118,7 +119,7 @@ impl Sandbox {
         self.missing.push(format!("{what} ({why})"));
     }
 
-    /// One line if all or part of the sandbox is missing.
+    /// A one-line notice if all or part of the sandbox is missing.
     pub(crate) fn notice(&self) -> Option<String> {
         if !self.on {
             return Some("sandbox=off: the image is read with all rights of this user".to_owned());

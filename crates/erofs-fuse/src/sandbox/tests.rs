@@ -1,5 +1,5 @@
 //! Tests in threads that enter the sandbox; the rest of this process stays unrestricted.
-//! `tests/mount/sandboxed.rs` tries the calls that a server is refused.
+//! `tests/mount/sandboxed.rs` makes the calls that the sandbox must refuse.
 
 use std::io::ErrorKind;
 use std::thread;
@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use super::Sandbox;
 
-/// Runs `f` inside the sandbox, unless the full sandbox is not available here.
+/// Runs `f` inside the sandbox, unless the full sandbox is unavailable.
 fn inside(hipri: Hipri, io_uring: bool, f: impl FnOnce(&Sandbox) + Send + 'static) {
     let body = move || {
         let mut sandbox = Sandbox::begin(hipri);
@@ -61,7 +61,8 @@ fn threads_can_be_made_named_placed_and_joined() {
     });
 }
 
-/// If the limits may be set, the capability is not kept, because it covers all processes.
+/// A process that may set the limits does not keep CAP_SYS_NICE, because it applies to all
+/// processes.
 #[test]
 fn the_right_to_be_real_time_is_a_limit_where_limits_may_be_set() {
     let had = u64::from_str_radix(&status("CapEff"), 16).unwrap();
@@ -79,7 +80,7 @@ fn the_right_to_be_real_time_is_a_limit_where_limits_may_be_set() {
         }
         let fifo = |priority| sys::sched::set_policy(0, sys::sched::Policy::Fifo(priority));
         if (resource || nice) && fifo(1).is_err() {
-            return println!("skipped: SCHED_FIFO is refused here in spite of the right");
+            return println!("skipped: SCHED_FIFO is refused here despite the capability");
         }
         assert!(!resource || fifo(2).is_err());
     });

@@ -50,7 +50,7 @@ figures::figures! {
         cache: CacheStats,
         /// Reads and decoding.
         engine: EngineStats,
-        /// Requests of the kernel.
+        /// Requests from the kernel.
         fuse: Statistics,
         /// Rights that the server dropped.
         sandbox: Sandbox,
@@ -60,7 +60,7 @@ figures::figures! {
         verity: Option<VerityFigures>,
         /// Replacement of servers that die.
         restart: RestartFigures,
-        /// Requests that the system refused, and the alternatives used.
+        /// Features that the system refused, and the alternatives used.
         notices: Vec<String>,
         /// Counters of the filesystem.
         #[serde(flatten)]
@@ -105,7 +105,7 @@ impl Shaped for Transport {
     const SHAPE: Shape = Shape::Words(&["dev_fuse", "io_uring"]);
 }
 
-/// Collects the counters, in the daemon.
+/// Collects the counters, in the server.
 pub(crate) struct Reporter {
     // Weak, because the filesystem owns the reporter, and the session owns the filesystem.
     engine: Weak<Engine>,
@@ -113,7 +113,7 @@ pub(crate) struct Reporter {
     image: String,
     mountpoint: PathBuf,
     sandbox: Sandbox,
-    /// Start-up notices that no part of the server repeats.
+    /// Notices from start-up that are kept nowhere else.
     notices: Vec<String>,
     restart: Restart,
     started: Instant,
@@ -190,7 +190,7 @@ fn layers(engine: &Engine) -> Vec<String> {
         .unwrap_or_default()
 }
 
-/// The figures of one file. Waits for the fetcher.
+/// Collects the figures of one file, for which the fetcher is asked.
 fn remote_file((url, file): (String, &Arc<RemoteFile>)) -> RemoteFigures {
     let (mut counters, error) = match file.counters() {
         Ok(counters) => (Some(counters), None),

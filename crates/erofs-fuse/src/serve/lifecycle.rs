@@ -1,7 +1,7 @@
-//! Start-up and shut-down of one mount.
+//! Start-up and shutdown of one mount.
 //!
 //! Start-up: files, signals, sandbox, image, log, mount, handshake, serving threads, ready.
-//! Shut-down, whatever causes it: unmount, end the requests, join the threads, close log and image.
+//! Shutdown, whatever causes it: unmount, end the requests, join the threads, close log and image.
 //! If a step fails, the owners of everything created earlier release it; [`UnmountGuard`] releases
 //! the mount.
 
@@ -44,7 +44,7 @@ use crate::request::{MountRequest, Start};
 use crate::sandbox::Sandbox;
 use crate::threads::OnDemand;
 
-/// Time for decoding the reads of launches when the mount ends.
+/// Time limit for decoding the reads of launches when the mount ends.
 const LAST_DECODING: Duration = Duration::from_millis(300);
 
 /// Serves an image until the mount is gone. `log` receives faults of the image, and `notice`
@@ -52,7 +52,8 @@ const LAST_DECODING: Duration = Duration::from_millis(300);
 /// helper.
 ///
 /// # Errors
-/// One line that describes the fault. The mount is gone, unless another server had it before.
+/// Returns a one-line error that describes the fault. The mount is then gone, unless this server
+/// was to take it over from another.
 pub fn serve(
     request: &MountRequest,
     start: Start,
@@ -62,11 +63,12 @@ pub fn serve(
     ready: &mut dyn FnMut(&MountHelper) -> Result<(), Error>,
 ) -> Result<(), Error> {
     sys::memory::share_one_heap();
-    // Read now: later, neither a non-dumpable nor a sandboxed process may read it.
+    // Read both now, because a non-dumpable or sandboxed process may not read them.
     let _ = rustix::param::page_size();
     origin::remember();
     // A dumpable process that crashes waits for all of its threads before it dies. The thread that
-    // stores pages may wait for a read that only the helper can end, after that death.
+    // stores pages may be waiting for a read that only the helper can end, and the helper does so
+    // only after the death.
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .map_err(Error::io("prctl"))?;
     let options = &request.options;
@@ -143,7 +145,8 @@ pub fn serve(
     served
 }
 
-/// Adds to an error that the image was overwritten, which is then the reason why it cannot be read.
+/// If the image was overwritten, adds that fact to an error, since it explains why the image cannot
+/// be read.
 fn with_change(error: erofs_engine::Error, change: Option<Change>) -> Error {
     match change {
         Some(change) => Error::Server(format!("{error}; {}", change.line)),
@@ -151,7 +154,7 @@ fn with_change(error: erofs_engine::Error, change: Option<Change>) -> Error {
     }
 }
 
-/// The parts of one mount that is about to be served.
+/// The parts of a mount that is about to be served.
 struct Serving<'s> {
     engine: &'s Arc<Engine>,
     /// The inode that the mount shows as its root.
@@ -184,13 +187,14 @@ impl Serving<'_> {
                 session
             }
             false => {
-                // First, because the companion starts with the mount, during the handshake.
+                // This comes before mounting, because the companion starts with the mount, during
+                // the handshake.
                 events = self.events(helper, &image)?;
                 self.mount(helper, &image)?
             }
         };
         let mut unmount = UnmountGuard {
-            // A successor that fails before this point leaves the mount to the next one.
+            // A successor that fails before this point leaves the mount to the next server.
             unmounts: !resumes,
             helper,
         };
@@ -228,8 +232,8 @@ impl Serving<'_> {
             unmount.unmounts = true;
         }
         ready(unmount.helper)?;
-        // This thread starts threads that requests need, and raises workers, so it must not wait
-        // for its turn on busy CPUs.
+        // This thread starts threads that requests need, and raises the priority of workers, so it
+        // must not wait for its turn on busy CPUs.
         if let Some(workers) = engine.pinned_workers() {
             workers.lead();
         }

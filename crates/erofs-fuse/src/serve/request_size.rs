@@ -4,8 +4,8 @@ use std::ops::RangeInclusive;
 
 use crate::options::READ_AHEAD_KB;
 
-/// Smallest and largest request size that is chosen, in KiB. With pages of 4 KiB, the kernel allows
-/// no more than the latter by default (`fs.fuse.max_pages_limit`).
+/// Smallest and largest request size that is chosen, in KiB. The largest is the kernel's default
+/// limit for pages of 4 KiB (`fs.fuse.max_pages_limit`).
 const REQUEST_KIB: RangeInclusive<u32> = 256..=1024;
 
 /// Bytes in the largest request.
@@ -14,8 +14,8 @@ const REQUEST_KIB: RangeInclusive<u32> = 256..=1024;
 /// half of it; or the whole window, if idle workers help with one request:
 /// * over io_uring, where the second of two simultaneous requests goes to the overflow queue, which
 ///   serves it on another CPU;
-/// * with slow codecs, because each of the two requests would wait for the pcluster at their border
-///   while the other decodes it.
+/// * with slow codecs, because one of two requests would wait while the other decodes the pcluster
+///   at their border.
 pub(crate) fn request_bytes(read_ahead_kb: Option<u32>, whole: bool) -> usize {
     let window = read_ahead_kb.unwrap_or(READ_AHEAD_KB);
     let request = if whole { window } else { window / 2 };

@@ -6,17 +6,17 @@ use serde::Serialize;
 use crate::error::Error;
 use crate::request::MountRequest;
 
-/// The outcome of the option `restart`.
+/// Whether servers are replaced, as decided from the option `restart` and what the system offers.
 #[derive(Clone, Debug)]
 pub(crate) struct Restart {
     /// Whether it is an error if restarting is impossible.
     required: bool,
-    /// Whether restarting is also required by `standby`, for a process that replaces the mount
-    /// helper.
+    /// Whether `standby` is set. In that case, too, it is an error if restarting is impossible,
+    /// because the standby has to start another server.
     standby: bool,
     /// Why dead servers are not replaced; `None` if they are.
     off: Option<String>,
-    /// The process that starts servers.
+    /// Process ID of the mount helper, which starts servers.
     helper: Option<i32>,
 }
 
@@ -88,7 +88,6 @@ impl Restart {
         self.off.is_none()
     }
 
-    /// Returns the figures for the live counters.
     pub(super) fn figures(&self, in_flight: Option<&RequestsInFlight>) -> RestartFigures {
         let helper = self.helper.filter(|_| self.is_on());
         let gone = helper.is_some() && helper != parent();

@@ -15,7 +15,7 @@ use crate::options::MountOptions;
 use crate::threads::spawn;
 use crate::threads::with_that_of_workers;
 
-/// Opens the channel of one serving thread, which is pinned to that CPU if there is one.
+/// Opens the channel of one serving thread, which is pinned to the CPU, if one is given.
 type OpenChannel = fn(&Arc<Session>, Option<usize>) -> io::Result<Channel>;
 
 /// Starts all threads that serve `session`. If requests come over io_uring, returns the channel for
@@ -117,8 +117,8 @@ fn attach(workers: &Workers, session: &Arc<Session>, open: OpenChannel) -> Resul
     Ok(())
 }
 
-/// Starts as many plain threads as there are usable CPUs, named `erofs_reader/N`; for mounts
-/// without workers.
+/// Starts one plain thread, named `erofs_reader/N`, for each usable CPU; for mounts without
+/// workers.
 fn start_readers(session: &Arc<Session>, open: OpenChannel) -> Result<(), Error> {
     let count = thread::available_parallelism().map_or(1, usize::from);
     for number in 0..count {

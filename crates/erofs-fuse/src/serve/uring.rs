@@ -26,7 +26,7 @@ fn make(options: &MountOptions) -> io::Result<Rings> {
     Rings::new(&cpus, per_cpu, overflow)
 }
 
-/// Checks the outcome of the handshake.
+/// Returns an error if the mount asked for io_uring and the kernel does not offer it.
 pub(super) fn check(options: &MountOptions, session: &Session) -> Result<(), Error> {
     let protocol = session.protocol();
     if protocol.io_uring || !options.io_uring {

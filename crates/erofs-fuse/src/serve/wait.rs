@@ -1,5 +1,5 @@
 //! The main thread's work while others serve: waits for the end of the mount, starts threads on
-//! demand, follows the CPUs, and takes requests that io_uring does not carry.
+//! demand, follows CPU hotplug, and takes requests that io_uring does not carry.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use crate::poll::first_ready;
 use crate::protocol::{MountHelper, Order};
 use crate::threads::OnDemand;
 
-/// How long programs may keep using a mount after a signal asked it to end. With the steps that
-/// follow, the mount ends within two seconds.
+/// How long programs may keep using a mount after a signal asked it to end. Including the steps
+/// after that, the mount ends within two seconds.
 const GRACE: Duration = Duration::from_millis(1500);
 
 /// Shortest and longest interval between checks for an idle mount.
@@ -28,7 +28,7 @@ pub(crate) struct Watched<'w> {
     /// Signals that end the mount; `None` in an initramfs, where no signal does.
     pub signals: Option<&'w OwnedFd>,
     pub helper: &'w mut MountHelper,
-    /// Whether the mount ends with its helper, which runs in the foreground.
+    /// Whether the mount helper runs in the foreground; if so, the mount ends when the helper does.
     pub foreground: bool,
     pub on_demand: &'w mut OnDemand,
     /// The pinned workers, whose CPUs may come and go.
@@ -40,11 +40,11 @@ pub(crate) struct Watched<'w> {
 }
 
 impl Watched<'_> {
-    /// Returns when the mount is gone, when a signal or an order of the helper arrives, or when it
-    /// was idle for `timeout`.
+    /// Returns when the mount is gone, when a signal or an order from the helper arrives, or when
+    /// it was idle for `timeout`.
     ///
     /// # Errors
-    /// One line if a signal arrived and the mount could not be unmounted.
+    /// Returns an error if a signal arrived and the mount could not be unmounted.
     pub(crate) fn wait_for_end(mut self, timeout: Option<Duration>) -> Result<(), Error> {
         let mut idle = timeout.map(|limit| Idle::new(limit, Instant::now()));
         let (mut cpus, mut load) = (Check::now(), Check::now());
@@ -114,7 +114,7 @@ impl Watched<'_> {
 }
 
 fn serve_ready(channel: Option<&mut Channel>) {
-    // The session sees the end of the mount.
+    // If the mount has ended, the session notices.
     if let Some(channel) = channel
         && channel.wait() == Ready::Request
     {
@@ -170,8 +170,8 @@ impl Check {
 
 /// Unmounts a mount that has not been used for `limit`, with an accuracy of an eighth of `limit`.
 ///
-/// The server only sees requests; a program may also use the kernel's caches. So as root the mount
-/// is marked (umount2(2), MNT_EXPIRE) as soon as requests cease: any use removes the mark.
+/// The server only sees requests; a program may also use the kernel's caches. Therefore root marks
+/// the mount (umount2(2), MNT_EXPIRE) as soon as requests cease: any use removes the mark.
 struct Idle {
     limit: Duration,
     requests: u64,
@@ -189,7 +189,6 @@ impl Idle {
         }
     }
 
-    /// Time between two checks.
     fn interval(&self) -> Duration {
         let [shortest, longest] = IDLE_CHECK;
         (self.limit / 8).clamp(shortest, longest)

@@ -52,8 +52,8 @@ impl OnDemand {
         self.threads.push((demand.clone(), Some(Box::new(start))));
     }
 
-    /// Starts the requested threads. If a thread cannot start, its work is skipped; all of it is
-    /// optional.
+    /// Starts the requested threads. If a thread cannot start, its work is skipped, since all such
+    /// work is optional.
     pub(crate) fn start_asked(&mut self) {
         self.asked.clear();
         for (demand, start) in &mut self.threads {

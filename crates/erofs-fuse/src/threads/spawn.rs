@@ -1,5 +1,5 @@
 //! Starts threads other than the workers, with the priority of the workers and with resources that
-//! only they can use (a ring, a private descriptor table).
+//! only the thread itself can use (a ring, a private descriptor table).
 
 use std::io;
 use std::sync::{Weak, mpsc};
@@ -12,7 +12,7 @@ use crate::error::Error;
 /// Starts a thread that runs `work` with the result of `prepare`. Returns once `prepare` is done.
 ///
 /// # Errors
-/// One line, if the thread cannot be created or `prepare` fails.
+/// Returns a one-line error if the thread cannot be created or `prepare` fails.
 pub(crate) fn spawn<T>(
     name: &str,
     prepare: impl FnOnce() -> io::Result<T> + Send + 'static,

@@ -15,7 +15,7 @@ const SYSTEM_CACHE: &str = "/var/cache";
 /// root, otherwise the user's. The folder need not exist.
 ///
 /// # Errors
-/// One line, if neither `XDG_CACHE_HOME` nor `HOME` is an absolute path.
+/// Returns a one-line error if neither `XDG_CACHE_HOME` nor `HOME` is an absolute path.
 pub fn cache_folder() -> Result<PathBuf, Error> {
     if rustix::process::geteuid().is_root() {
         return Ok(Path::new(SYSTEM_CACHE).join("erofast"));
@@ -31,9 +31,9 @@ pub fn cache_folder() -> Result<PathBuf, Error> {
     })
 }
 
-/// Keeps this file and the most recently written ones in the same folder, `most` bytes in total,
-/// and removes the others. Files without the suffix `end`, or with more than `largest` bytes, are
-/// left alone. Other mounts may do the same concurrently.
+/// Keeps the file `written` and the most recently written others in its folder, up to `most` bytes
+/// in total, and removes the rest. Files without the suffix `end`, or with more than `largest`
+/// bytes, are left alone. Other mounts may do the same concurrently.
 pub(crate) fn remove_oldest(written: &Path, end: &str, largest: u64, most: u64) {
     let folder = written.parent().unwrap_or(Path::new("/"));
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
@@ -87,7 +87,7 @@ mod tests {
         let large = folder.path().join("large.profile");
         let large = std::fs::File::create(large).unwrap();
         large.set_len(LARGEST + 1).unwrap();
-        // The file just written stays, whatever its time of change.
+        // The file just written stays, whatever its modification time.
         remove_oldest(&folder.path().join("old.profile"), ".profile", LARGEST, 250);
         let names = ["new", "middle", "old", "large"];
         let there = |name| folder.path().join(name).with_extension("profile").exists();

@@ -26,7 +26,7 @@ pub(crate) const END: &str = ".decoded";
 /// Maximum size in bytes of the files of all images together.
 const TOTAL: u64 = 512 << 20;
 
-/// One file takes at most this fraction of the free space.
+/// A file may take one part in this many of the free space.
 const SHARE_OF_FREE: u64 = 8;
 
 /// How many times one mount may write its file.

@@ -20,7 +20,7 @@ pub(crate) struct DecodedKeeper {
 }
 
 impl AsFd for DecodedKeeper {
-    /// Readable if there is a packet, or if there will never be one.
+    /// Readable if a packet has arrived or the other end is closed.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }

@@ -2,7 +2,7 @@
 //! the mount busy, so any program can unmount the mount at any time.
 //!
 //! The first copy can be made [with the mount](crate::mounting::Made), before the mount has a path.
-//! Later, resolving the path of the mount would use the mount. Therefore a short-lived child
+//! Later, resolving the path of the mount would keep the mount busy. Therefore a short-lived child
 //! process makes a copy in a separate mount namespace, in which the path leads to another copy.
 //! Ordinary users get a user namespace along with it; if that is refused, there is no copy, and no
 //! name is looked up.
@@ -27,7 +27,7 @@ use erofs_fuse::packets;
 /// Makes a copy in a child process.
 ///
 /// # Errors
-/// The mount is gone, is not the topmost one at its path, or may not be copied.
+/// Returns an error if the mount is gone, is not the topmost one at its path, or may not be copied.
 pub(crate) fn copy(mounted: &Mounted) -> Result<OwnedFd, Error> {
     let place = &mounted.mountpoint;
     let (ours, theirs) = packets::socket_pair()?;

@@ -30,7 +30,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 
 /// The companion's side of errands.
 pub(super) struct Errands {
-    /// Locked from a request to its answer, since several threads ask.
+    /// Locked from each request until its answer, since several threads ask.
     socket: Mutex<OwnedFd>,
     /// The text of the next profile.
     text: File,
@@ -62,14 +62,14 @@ impl Errands {
     }
 }
 
-/// The file of the profile.
+/// The file of the profile, as the companion sees it.
 pub(super) struct StoredProfile {
     pub(super) errands: std::sync::Arc<Errands>,
     pub(super) name: Vec<u8>,
     /// Version of the file when it was last opened.
     pub(super) version: Option<String>,
-    /// The profile that came with the image, if it arrived before this process was started; until
-    /// it is read.
+    /// The profile that came with the image, until it is read. `None` if the profile arrived only
+    /// after this process was started.
     pub(super) travelling: Option<File>,
 }
 
@@ -127,7 +127,7 @@ pub(super) fn text() -> Result<OwnedFd, Error> {
 }
 
 /// Starts a child that does an errand and answers over `socket`. Returns `None` if the request was
-/// refused, which has then been answered.
+/// refused; the refusal has then been sent.
 pub(super) fn run(
     (request, bytes): (Request, Vec<u8>),
     socket: BorrowedFd<'_>,

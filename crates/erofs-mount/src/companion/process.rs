@@ -126,7 +126,6 @@ impl CompanionOfMount {
         self.reader.announce();
     }
 
-    /// The file of the profile.
     pub(crate) fn profile(&self) -> Option<&ProfileFile> {
         self.profile.as_ref()
     }
@@ -254,7 +253,7 @@ impl CompanionOfMount {
         self.gone();
     }
 
-    /// Ends the processes of a mount helper that is dead. The next work starts another companion.
+    /// Ends the processes of a mount helper that is dead. The next event starts another companion.
     pub(crate) fn is_orphaned(&mut self) {
         self.errands.clear();
         self.end_process();
@@ -365,7 +364,7 @@ impl CompanionOfMount {
         let mut known = known.ok().flatten();
         let mut copy = copy;
         if !Companion::has_work(reader, known.as_ref(), &settings) {
-            // While this process sleeps, the copy would keep the filesystem.
+            // While this process sleeps, the copy would keep the filesystem alive.
             copy = None;
             if !Companion::wait_for_work(reader, &settings, end) {
                 return Ok(0);
@@ -383,7 +382,8 @@ impl CompanionOfMount {
         let root = match copy.map_or_else(|| detached_copy::copy(mounted), Ok) {
             Ok(root) => Some(root),
             Err(error) if is_mounted() => return Err(error),
-            // The mount is gone, so no more names can be looked up; those recorded are needed most.
+            // The mount is gone, so no more names can be looked up, but those already recorded are
+            // used.
             Err(_) => None,
         };
         let mount = CopiedMount::new(mounted.clone(), Arc::clone(&errands))?;

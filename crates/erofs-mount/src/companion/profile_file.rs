@@ -39,12 +39,13 @@ pub(crate) struct ProfileFile {
     path: Option<PathBuf>,
     /// How many more times the file may be written.
     writes: usize,
-    /// Why nothing is learned, if nothing is.
+    /// The reason why nothing is learned; `None` if profiles are learned.
     unreachable: Option<String>,
 }
 
 impl ProfileFile {
-    /// Creates it for `location`; `mountpoint` is a path where nothing is mounted yet.
+    /// Prepares for the profiles at `location`. Call this before anything is mounted at
+    /// `mountpoint`.
     pub(crate) fn new(mut location: ProfileLocation, mountpoint: &Path) -> Self {
         // If the path is a symlink, its target is read and replaced.
         if let ProfileLocation::File(path) = &mut location
@@ -71,8 +72,8 @@ impl ProfileFile {
     /// can be created.
     ///
     /// # Errors
-    /// One line. A file below the mount point is refused because reading it through the mount would
-    /// wait for the server, which in turn waits for the helper.
+    /// Returns a one-line error. A file below the mount point is refused because reading it through
+    /// the mount would wait for the server, which in turn waits for the helper.
     pub(crate) fn check_place(location: &ProfileLocation, mountpoint: &Path) -> Result<(), Error> {
         let (path, option) = match location {
             ProfileLocation::File(path) | ProfileLocation::Recorded(path) => {

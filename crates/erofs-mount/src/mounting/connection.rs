@@ -13,7 +13,6 @@ use super::mounted::Mounted;
 use erofs_fuse::error::Error;
 use erofs_fuse::poll::has_ended;
 
-/// A FUSE connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
     device: OwnedFd,

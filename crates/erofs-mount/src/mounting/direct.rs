@@ -54,7 +54,8 @@ pub(crate) fn mount(
                 copy,
             })
         }
-        // Before Linux 5.2, or in a container whose filter does not know the calls.
+        // The calls fail before Linux 5.2, and in a container whose seccomp filter does not know
+        // them.
         Err(Errno::NOSYS | Errno::PERM) => {
             let joined = options.iter().map(|(name, value)| match value {
                 Some(value) => format!("{name}={value}"),

@@ -79,7 +79,7 @@ impl EnableUringRestorer {
     }
 }
 
-/// Waits for the handshake of another mount; false if it took too long.
+/// Waits for the handshake of another mount; returns false if it took too long.
 fn lock(file: &File) -> bool {
     let end = Instant::now() + PATIENCE;
     while flock(file, FlockOperation::NonBlockingLockExclusive).is_err() {

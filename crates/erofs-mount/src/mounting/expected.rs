@@ -9,13 +9,13 @@ use super::umount::{mounts_at, unmount_dead};
 /// A mount that is about to be made, or has been made.
 #[derive(Clone, Debug)]
 pub(crate) enum ExpectedMount {
-    /// This mount.
+    /// A mount that has been identified.
     Known(Mounted),
     /// The next mount at `mountpoint`.
     Next {
         /// Absolute, without symlinks.
         mountpoint: PathBuf,
-        /// The mounts that already exist.
+        /// The mounts that were already at the path.
         before: Vec<Entry>,
         /// Whether the mount is made by the kernel's calls, not by fusermount3.
         direct: bool,
@@ -57,7 +57,7 @@ impl ExpectedMount {
         }
     }
 
-    /// Unmounts mounts that were added at the path since then, if nobody serves them.
+    /// Unmounts the mounts that were added at the path since `before`, if nobody serves them.
     pub(crate) fn unmount_dead(&self) {
         if let Self::Next {
             mountpoint, before, ..

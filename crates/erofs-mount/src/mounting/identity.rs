@@ -12,7 +12,6 @@ use erofs_fuse::error::Error;
 /// `STATX_MNT_ID_UNIQUE` of Linux 6.8: an ID that is never reused.
 const MNT_ID_UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
 
-/// Identifies one mount.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct MountId {
     /// ID in the mount table. The kernel reuses it after an unmount.
@@ -60,8 +59,8 @@ impl MountId {
         id_of(file)
     }
 
-    /// Opens the mount's root, if this mount is the topmost one at `path`. While open, the
-    /// descriptor keeps the mount and refers to no other.
+    /// Opens the mount's root, if this mount is the topmost one at `path`. While it is open, the
+    /// descriptor keeps the mount alive and never refers to another one.
     pub(crate) fn open(&self, path: &Path) -> Result<Option<OwnedFd>, Error> {
         let root = open_path(path)?;
         let same = id_of(&root)? == self.id && unique_id_of(&root) == self.unique;

@@ -28,7 +28,7 @@ impl Located {
     /// Finds the mount; `None` if its path leads to another mount, or nowhere.
     ///
     /// # Errors
-    /// The parent directory cannot be opened.
+    /// Returns an error if the parent directory cannot be opened.
     pub(crate) fn find(entry: &Entry) -> Result<Option<Self>, Error> {
         let path = &entry.mountpoint;
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {

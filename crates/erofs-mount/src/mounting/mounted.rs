@@ -11,7 +11,7 @@ use super::located::of_descriptor;
 use super::{fusermount, table};
 use erofs_fuse::error::Error;
 
-/// A mount made here. The process that has the descriptor of `/dev/fuse` serves it.
+/// A mount that this program made. The process that has the descriptor of `/dev/fuse` serves it.
 #[derive(Clone, Debug)]
 pub(crate) struct Mounted {
     /// Absolute, without symlinks.
@@ -34,8 +34,8 @@ pub(crate) struct Made {
 /// The current place of a mount.
 enum Place {
     Unmounted,
-    /// Another filesystem is mounted on or below this mount: unmounting this one would detach that
-    /// too.
+    /// Another filesystem is mounted on or below this mount: unmounting this one would detach the
+    /// other too.
     Covered(PathBuf),
     /// The mount is at this path, with nothing mounted on it.
     Top(PathBuf),
@@ -67,11 +67,12 @@ impl Mounted {
         })
     }
 
-    /// Removes the mount from the tree; files that programs have open stay usable. No error if the
+    /// Removes the mount from the tree; files that programs have open stay usable. Succeeds if the
     /// mount is already gone.
     ///
     /// # Errors
-    /// One line, and nothing is unmounted, if another filesystem is mounted on or below this mount.
+    /// Returns an error, and unmounts nothing, if another filesystem is mounted on or below this
+    /// mount.
     pub(crate) fn detach(&self) -> Result<(), Error> {
         let Some((path, root)) = self.topmost()? else {
             return Ok(());
@@ -83,8 +84,8 @@ impl Mounted {
         unmount(&of_descriptor(&root), UnmountFlags::DETACH, &path)
     }
 
-    /// Marks the mount as unused; any use removes the mark. An error if the mount is in use. As
-    /// root only.
+    /// Marks the mount as unused; any use removes the mark. Fails if the mount is in use, and does
+    /// nothing without root.
     pub(crate) fn mark(&self) -> Result<(), Error> {
         if !self.direct {
             return Ok(());
@@ -98,8 +99,8 @@ impl Mounted {
         }
     }
 
-    /// Unmounts, as root if the mount was not used since [`mark`](Self::mark), otherwise if it is
-    /// not in use.
+    /// Unmounts the mount: as root, if it was not used since [`mark`](Self::mark); otherwise, if it
+    /// is not in use.
     ///
     /// This works by path, since a descriptor would count as a use. Another mount that appears at
     /// this path meanwhile is safe, because the kernel's first MNT_EXPIRE only marks a mount.

@@ -30,10 +30,10 @@ pub(crate) fn mounts_at(path: &Path) -> Result<Vec<Entry>, Error> {
 }
 
 /// The mount point of the erofast mount that contains a file; `None` if no such mount does, and for
-/// a mount point itself. Since Linux 5.8.
+/// a mount point itself. Needs Linux 5.8.
 ///
-/// A file that cannot be reached because its server does not answer counts as in the mount that its
-/// path names.
+/// A file that cannot be reached because its server does not answer counts as being in the mount
+/// that its path names.
 pub fn mountpoint_of(path: &Path) -> Option<PathBuf> {
     within(path, table::mountpoint_of).unwrap_or_else(|_| {
         let path = std::path::absolute(path).ok()?;

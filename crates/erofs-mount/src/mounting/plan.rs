@@ -1,4 +1,4 @@
-//! The parameters of one mount(2), however it is made.
+//! The parameters of one mount, whether root or fusermount3 makes it.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use erofs_fuse::error::Error;
 use erofs_fuse::options::MountOptions;
 use erofs_fuse::request::MountRequest;
 
-/// The parameters of one mount(2), however it is made.
+/// The parameters of one mount, whether root or fusermount3 makes it.
 pub(crate) struct MountPlan<'r> {
     /// Absolute, without symlinks.
     pub(crate) mountpoint: PathBuf,

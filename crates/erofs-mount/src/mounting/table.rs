@@ -67,7 +67,7 @@ pub(crate) fn at(path: &Path) -> Result<Vec<Entry>, Error> {
     Ok(table)
 }
 
-/// Whether certainly nothing is mounted at `path`. Since Linux 5.8.
+/// Whether certainly nothing is mounted at `path`. Always false before Linux 5.8.
 pub(crate) fn has_no_mount(path: &Path) -> bool {
     let is_root = |place: OwnedFd| {
         let status = status(place, StatxFlags::empty())?;
@@ -99,7 +99,7 @@ fn top_of<'t>(table: &'t [Entry], path: &Path) -> Option<&'t Entry> {
 /// places counts once.
 ///
 /// # Errors
-/// One line, if the mount table cannot be read.
+/// Returns a one-line error if the mount table cannot be read.
 pub fn mountpoints() -> Result<Vec<PathBuf>, Error> {
     let own = own()?.into_iter();
     Ok(own.map(|entry| entry.mountpoint).collect())
@@ -108,7 +108,7 @@ pub fn mountpoints() -> Result<Vec<PathBuf>, Error> {
 /// The number of other users' erofast mounts that this user can see.
 ///
 /// # Errors
-/// One line, if there is no mount table.
+/// Returns a one-line error if the mount table cannot be read.
 pub fn mounts_of_others() -> Result<usize, Error> {
     let own = own()?;
     let is_of_others = |entry: &&Entry| {
@@ -182,8 +182,8 @@ pub(crate) fn says_dead(path: &Path) -> bool {
     handle(path).and_then(rustix::fs::fstatfs).err() == Some(Errno::NOTCONN)
 }
 
-/// Asks a server that may not answer. `None` if it does not answer within this time, or if no
-/// thread can be created.
+/// Asks a server that may not answer. `None` if it does not answer within `limit`, or if no thread
+/// can be created.
 pub(crate) fn answer_within<T: Send + 'static>(
     limit: Duration,
     ask: impl FnOnce() -> T + Send + 'static,
@@ -289,7 +289,7 @@ mod tests {
         let has_no_mount = |path: &str| has_no_mount(Path::new(path));
         assert!(!has_no_mount("/proc"));
         assert!(!has_no_mount("/proc/does-not-exist"));
-        // Also false before Linux 5.8.
+        // Before Linux 5.8, nothing is known of any path.
         let root = std::fs::File::open("/proc").unwrap();
         let status = status(root, StatxFlags::empty()).unwrap();
         let known = status.stx_attributes.contains(StatxAttributes::MOUNT_ROOT);

@@ -2,8 +2,8 @@
 //!
 //! A server that takes a request and never answers it blocks the requesting process until the
 //! server ends, even if that process is killed. So root asks another user's server only if no other
-//! process of root is waiting for that server. At most one process is left behind, however often
-//! the server is asked.
+//! process of root is waiting for that server. Thus at most one process hangs, however often the
+//! server is asked.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -16,10 +16,11 @@ use rustix::io::Errno;
 
 use super::place::top_mount;
 
-/// Only root may write there, so that no other user can take a turn.
+/// Folder of the locks. Only root may write to it, so that no other user can take a turn.
 const FOLDER: &str = "/run/erofast";
 
-/// How long to wait for another question to end; asking must take less in total.
+/// How long to wait until another process's question is answered; a question must take less time
+/// than this in total.
 const LIMIT: Duration = Duration::from_secs(3);
 
 /// Interval between checks.
@@ -33,7 +34,7 @@ impl Turn {
     /// folder no turn is taken.
     ///
     /// # Errors
-    /// EBUSY, if another process is waiting for an answer of this server.
+    /// Returns EBUSY if another process is waiting for an answer from this server.
     pub(crate) fn of(path: &Path) -> Result<Self, Errno> {
         let is_root = rustix::process::geteuid().is_root();
         let mount = is_root.then(|| top_mount(path).ok().flatten()).flatten();
@@ -55,8 +56,8 @@ impl Turn {
         Ok(Self(Some((file, place))))
     }
 
-    /// Whether a process that asked the server of a mount still waits. Removes the lock's file in
-    /// any case.
+    /// Whether a process that asked the server of a mount is still waiting. Removes the lock's file
+    /// in any case.
     pub(super) fn is_stuck(device: &str) -> bool {
         let place = place_of(device);
         let Ok(file) = File::open(&place) else {

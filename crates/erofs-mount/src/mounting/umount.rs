@@ -77,7 +77,7 @@ fn wait_for_users(path: &Path, entry: &Entry) -> Result<(), Error> {
     }
 }
 
-/// The mounts at a path now.
+/// The mounts that are currently at a path.
 pub(crate) fn mounts_at(path: &Path) -> Vec<Entry> {
     place::mounts_at(path).unwrap_or_default()
 }
@@ -124,8 +124,8 @@ fn unmount(entry: &Entry, detach: bool) -> Result<(), Error> {
     };
     unmounted.map_err(|errno| match errno {
         Errno::BUSY => Error::Busy,
-        // A user namespace cannot remove a mount that it was created with, which would uncover the
-        // files below.
+        // A user namespace may not remove a mount that it was created with, because that would
+        // uncover the files below the mount.
         Errno::INVAL => {
             let why = "mounted in another mount namespace; unmount it there";
             Error::mountpoint(place, why)

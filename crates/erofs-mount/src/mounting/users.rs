@@ -46,14 +46,14 @@ impl Users {
         self.0.is_empty()
     }
 
-    /// Whether all of them have the name of this program.
+    /// Whether all these programs have the name of this one.
     pub(crate) fn have_this_name(&self) -> bool {
         let own = name(std::process::id());
         self.0.iter().all(|(_, name)| *name == own)
     }
 }
 
-/// `NAME (PID)` of each.
+/// Lists each program as `NAME (PID)`.
 impl Display for Users {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         for (number, (pid, name)) in self.0.iter().take(NAMED).enumerate() {

@@ -1,5 +1,5 @@
 //! Finds the processes that hold the FUSE connection of a mount, by their `fdinfo`. Used if the
-//! mount helper, which has a record of the mount, is gone. Since Linux 6.9.
+//! mount helper, which has a record of the mount, is gone. Needs Linux 6.9.
 
 use std::time::Duration;
 

@@ -2,8 +2,8 @@
 //!
 //! It must be impossible for other users to fabricate a helper. Therefore the process must have
 //! only the IDs of the user who mounted, and the record must be a file in memory that such a
-//! process created. Both are held by descriptors. Users can mislead others only about their own
-//! mounts.
+//! process created. The process is held by a descriptor of its folder in `/proc`, through which the
+//! record is read. Users can mislead others only about their own mounts.
 
 use std::cmp::Reverse;
 use std::thread;
@@ -27,7 +27,6 @@ const DEVICE: Duration = Duration::from_secs(1);
 /// Interval between checks of the process's state.
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// The mount helper of a mount.
 #[derive(Debug)]
 pub(crate) struct HelperProcess {
     process: Process,
@@ -41,7 +40,7 @@ pub(crate) struct HelperProcess {
 /// All mount helpers of a user that this process may inspect.
 ///
 /// # Errors
-/// An error, if the search took too long.
+/// Returns an error if the search took too long.
 pub(crate) fn helpers_of(user: u32) -> Result<Vec<HelperProcess>, Error> {
     let search = move || {
         let processes = process::numbers().filter_map(Process::open);
@@ -92,8 +91,8 @@ impl HelperProcess {
     }
 
     /// The helper of the mount `MAJOR:MINOR`: that of the latest mount, since numbers are reused. A
-    /// process that the helper has just started may hold the record too for a moment, and has a
-    /// later ID.
+    /// process that the helper has just started may briefly hold the record too, and has a later
+    /// ID.
     pub(crate) fn for_mount<'h>(helpers: &'h [Self], device: &str) -> Option<&'h Self> {
         let of_mount = helpers.iter().filter(|this| this.record.device == device);
         of_mount.max_by_key(|this| {
@@ -163,7 +162,6 @@ impl HelperProcess {
         self.why_idle().unwrap_or_else(why)
     }
 
-    /// The current record.
     fn now(&self) -> Result<Record, Error> {
         let record = read(&self.process, &self.path, self.user);
         let record = record.filter(|record| record.device == self.record.device);

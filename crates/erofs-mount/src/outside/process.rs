@@ -39,7 +39,7 @@ pub(super) struct Process {
     folder: OwnedFd,
 }
 
-/// All processes visible to this one, by number.
+/// The IDs of all processes visible to this one.
 pub(super) fn numbers() -> impl Iterator<Item = Pid> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?))
@@ -66,7 +66,7 @@ impl Process {
         ids.len() == 4 && ids.iter().all(|id| *id == Ok(user))
     }
 
-    /// The state letter of the process, see proc_pid_stat(5).
+    /// The state letter of the process (see proc_pid_stat(5)).
     pub(super) fn state(&self) -> Option<char> {
         let stat = self.text("stat");
         stat.rsplit_once(") ")?.1.chars().next()
@@ -137,7 +137,7 @@ impl Process {
             .collect()
     }
 
-    /// How many times its threads were scheduled.
+    /// How many times the threads of the process were scheduled.
     pub(super) fn switches(&self) -> u64 {
         let threads = self.threads().into_iter();
         let status = threads.map(|thread| self.text(&format!("task/{thread}/status")));
@@ -172,8 +172,8 @@ impl Process {
         target.into_string().ok()
     }
 
-    /// Paths, within the process's folder, of its descriptors that the kernel displays as this
-    /// text.
+    /// Paths, within the process's folder, of those descriptors whose links the kernel displays as
+    /// `shown`.
     pub(super) fn descriptors(&self, shown: &str) -> Vec<String> {
         let numbers = self.names("fd").into_iter();
         let paths = numbers.map(|number| format!("fd/{number}"));

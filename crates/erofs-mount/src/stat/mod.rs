@@ -16,7 +16,8 @@ pub use prometheus::prometheus;
 /// The live counters of a mount.
 ///
 /// # Errors
-/// One line, if this is not an erofast mount, if it may not be read, or if its daemon is dead.
+/// Returns a one-line error if this is not an erofast mount, if it may not be read, or if its
+/// daemon is dead.
 pub fn stat(mountpoint: &Path) -> Result<Value, Error> {
     let value = query::get(mountpoint, queries::COUNTERS)?;
     let wrong = |why: String| Error::mountpoint(mountpoint, format!("its counters {why}"));
@@ -28,15 +29,14 @@ pub fn stat(mountpoint: &Path) -> Result<Value, Error> {
     }
 }
 
-/// Largest accepted number: more than any count, and up to it doubles are exact. Sums of such
-/// numbers stay far below the limit of 64 bits.
+/// Largest accepted number: it exceeds any count, and doubles represent all integers up to it
+/// exactly. Sums of such numbers stay far below the limit of 64 bits.
 const LARGEST: u64 = 1 << 53;
 
 /// Maximum length of a list; a server's lists have 64 buckets, a few CPUs or a few programs.
 const LONGEST: usize = 1 << 10;
 
-/// Whether the numbers of an answer can be added up, since a server of another user may answer
-/// anything.
+/// Whether the numbers of an answer can be added up: a server of another user may answer anything.
 fn is_plausible(value: &Value) -> bool {
     match value {
         Value::Number(number) => number.as_u64().is_none_or(|number| number <= LARGEST),
@@ -75,7 +75,8 @@ pub fn stat_each(places: Vec<PathBuf>) -> Vec<Answer> {
 /// returns how many were lost because the buffer was full. Recording continues for ten seconds.
 ///
 /// # Errors
-/// One line, if this is not an erofast mount, if it may not be queried, or if its daemon is dead.
+/// Returns a one-line error if this is not an erofast mount, if it may not be queried, or if its
+/// daemon is dead.
 pub fn take_spans(mountpoint: &Path) -> Result<(Vec<Span>, u64), Error> {
     let (mut all, mut lost) = (Vec::new(), 0);
     loop {

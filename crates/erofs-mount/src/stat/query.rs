@@ -27,8 +27,8 @@ const ATTEMPTS: usize = 16;
 /// Gets the whole value of a query.
 ///
 /// # Errors
-/// One line, if this is not an erofast mount, if it may not be queried, or if its server is dead or
-/// does not answer.
+/// Returns a one-line error if this is not an erofast mount, if it may not be queried, or if its
+/// server is dead or does not answer.
 pub(crate) fn get(mountpoint: &Path, number: u8) -> Result<Vec<u8>, Error> {
     let place = mountpoint.to_owned();
     let ask = move || {

@@ -205,7 +205,7 @@ impl Deaths {
         self.is_outcome_missing() || self.last.is_some_and(is_crash)
     }
 
-    /// Whether at least two of the recent deaths came after that moment.
+    /// Whether at least two of the recent deaths came after `moment`.
     pub(crate) fn came_twice_since(&self, moment: Instant) -> bool {
         let after = self.recent.iter().filter(|death| **death >= moment);
         after.count() >= 2

@@ -27,7 +27,7 @@ pub(crate) struct MountFetcher {
 #[derive(Debug)]
 struct Kept {
     fetcher: Fetcher,
-    /// The fetcher's numbers of files, by the numbers that these files have in the mount.
+    /// Maps the number of each file in the mount to its number in the fetcher.
     images: BTreeMap<usize, usize>,
     /// The additional files that the manifests of images list, in the order in which they were
     /// opened.
@@ -41,13 +41,13 @@ struct Kept {
 }
 
 impl MountFetcher {
-    /// Creates it without a fetcher, which starts with the first file. Once one of `ends` is
-    /// readable or its other end is closed, no process waits for an image any more.
+    /// Starts no process yet: a fetcher is started when the first file is opened. Once one of
+    /// `ends` is readable or its other end is closed, no process waits for an image any more.
     pub(crate) fn new(ends: Vec<OwnedFd>) -> Self {
         Self { kept: None, ends }
     }
 
-    /// Takes the launch profiles that came with the image, once.
+    /// Takes the launch profiles that came with the image; only the first call returns them.
     pub(crate) fn take_launches(&mut self) -> Option<OwnedFd> {
         self.kept.as_mut()?.fetcher.take_launches()
     }
@@ -120,7 +120,7 @@ impl MountFetcher {
         }
     }
 
-    /// Takes a message of the fetcher, which may be a line for the log. Call this once
+    /// Takes a message from the fetcher, which may be a line for the log. Call this once
     /// [`watched`](Self::watched) is readable.
     pub(crate) fn hear(&mut self, log: &Log) {
         let Some(kept) = &mut self.kept else { return };
@@ -157,7 +157,7 @@ fn listed(fetcher: &Fetcher, image: usize) -> impl Iterator<Item = PathBuf> {
 }
 
 impl Kept {
-    /// Wraps a new fetcher and its first file, which has this number in the mount.
+    /// Wraps a new fetcher and its first file, whose number in the mount is `number`.
     fn new(fetcher: Fetcher, number: usize) -> Kept {
         Kept {
             listed: listed(&fetcher, 0).collect(),
@@ -170,7 +170,7 @@ impl Kept {
         }
     }
 
-    /// Logs the reason, unless the previous one failed for the same reason.
+    /// Logs why a fetcher failed, unless the previous one failed for the same reason.
     fn fail(&mut self, log: &Log, why: &str) {
         if self.failure != why {
             log.line(why);

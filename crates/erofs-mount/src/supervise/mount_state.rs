@@ -27,17 +27,17 @@ use erofs_fuse::request::MountRequest;
 pub(crate) struct MountState {
     request: MountRequest,
     mounted: Option<(Mounted, Connection)>,
-    /// Whether the mount was detached. Only once: a compromised server must not be able to do so
-    /// again later.
+    /// Whether the mount was detached. This is done only once, so that a compromised server cannot
+    /// do it again later.
     detached: bool,
     /// Whether the server is about to end, so that its end does not count as a death.
     ending: bool,
     replaceable: Replaceable,
-    /// With `profile=`, held until the companion has it.
+    /// The profile named by `profile=`, until the companion has it.
     profile: Option<ProfileFile>,
     /// A profile that travels with the image, until the companion has it.
     travelling: Option<OwnedFd>,
-    /// Set when the server requests it, before the mount is made.
+    /// The companion, which the server requests before the mount is made.
     companion: Option<CompanionOfMount>,
     /// Whether the companion starts with the mount.
     looks_ahead: bool,
@@ -55,14 +55,14 @@ pub(crate) struct MountState {
     alive: Option<OwnedFd>,
     /// ID of the process that serves.
     server: Option<i32>,
-    /// Exists as long as the mount does.
+    /// The record of the mount for the commands; it exists as long as the mount does.
     record: Option<MountRecord>,
     /// `/dev/null`, opened before anything was mounted.
     null: OwnedFd,
 }
 
 impl MountState {
-    /// Creates the state. `null`: /dev/null; `ends`: see [`MountFetcher::new`].
+    /// Creates the state. `null` is `/dev/null`; for `ends` see [`MountFetcher::new`].
     pub(crate) fn new(request: MountRequest, null: OwnedFd, ends: Vec<OwnedFd>) -> Self {
         let location = request.options.profile.clone();
         let profile = location.map(|location| ProfileFile::new(location, &request.mountpoint));
@@ -118,7 +118,7 @@ impl MountState {
                 }
                 self.alive()
             }
-            // The mount is detached already; a server that should end asks again.
+            // The mount is detached already; a server that was told to end asks again.
             (Request::Detach, _) if self.detached => Ok(None),
             _ if self.detached => Err(out_of_order(request)),
             (Request::Mount { max_read }, None) => self.mount(max_read).map(Some),
@@ -135,7 +135,7 @@ impl MountState {
                 self.looks_ahead = true;
                 Ok(None)
             }
-            // The other end is closed: requests sent there are ignored.
+            // The other end is closed, so requests sent to this socket are ignored.
             (Request::Broker, Some(_)) => Ok(Some(socket_pair()?.1)),
             (Request::KeepDecoded, _) => self.keep_decoded().map(Some),
             (Request::ReadAhead, Some((mounted, _))) => Ok(read_ahead::open(mounted)),
@@ -146,8 +146,8 @@ impl MountState {
         }
     }
 
-    /// The version of the requested file; `None` if it is not a file, or the server cannot take the
-    /// version.
+    /// The version of the requested file; `None` if it is not a file, or the server does not know
+    /// versions.
     pub(crate) fn version(&self, request: Request) -> Option<Version> {
         match request {
             Request::Open {
@@ -177,8 +177,8 @@ impl MountState {
         Ok(self.decoded.as_ref().ok_or_else(none)?.open())
     }
 
-    /// Starts keeping decoded bytes. Only once: a server that asks again must not be able to write
-    /// more often.
+    /// Starts keeping decoded bytes. Succeeds only once: a server that asks again must not be able
+    /// to write more often.
     fn keep_decoded(&mut self) -> Result<OwnedFd, Error> {
         let none = || Error::Protocol("decoded bytes of this image are not kept".into());
         let file = self.decoded.take().ok_or_else(none)?;
@@ -269,7 +269,7 @@ impl MountState {
         }
     }
 
-    /// Notes that this process serves from now on.
+    /// Notes which process serves from now on.
     pub(crate) fn is_served_by(&mut self, server: Option<i32>) {
         self.server = server;
         self.note(|record| record.set_server(server));
@@ -330,7 +330,7 @@ impl MountState {
         }
     }
 
-    /// The keeper of decoded bytes, whose process starts when this is readable.
+    /// The keeper of decoded bytes, whose process is started when the descriptor is readable.
     pub(crate) fn keeper(&self) -> Option<&DecodedKeeper> {
         self.keeper.as_ref()
     }
@@ -349,7 +349,6 @@ impl MountState {
         self.note(|record| record.end(outcome));
     }
 
-    /// The launch profile that was requested.
     pub(crate) fn profile(&self) -> Option<&ProfileLocation> {
         self.request.options.profile.as_ref()
     }
@@ -381,8 +380,8 @@ impl MountState {
         })
     }
 
-    /// Marks a request to be answered with EIO when the kernel resends it; false if it is already
-    /// marked.
+    /// Marks a request to be answered with EIO when the kernel resends it; returns false if it is
+    /// already marked.
     pub(crate) fn refuse(&self, request: TakenRequest) -> bool {
         let shared = self.in_flight();
         shared.is_some_and(|shared| shared.refuse(request))
@@ -403,7 +402,7 @@ impl MountState {
         }
     }
 
-    /// Takes over from a mount helper that is dead, and drops the processes that it started.
+    /// Takes over from a mount helper that is dead, and gives up the processes that it started.
     pub(crate) fn takes_over(&mut self) {
         self.note(|record| record.set_server(None));
         if let Some(companion) = &mut self.companion {
@@ -420,7 +419,7 @@ impl MountState {
             return Ok(());
         };
         let aborted = connection.abort(&mounted);
-        // After aborting, because a companion may be waiting for the dead server.
+        // This comes after aborting, because a companion may be waiting for the dead server.
         if let Some(companion) = &mut self.companion {
             match self.replaceable.served {
                 true => companion.finish(&self.request),

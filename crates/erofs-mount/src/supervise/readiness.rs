@@ -36,15 +36,15 @@ impl Readiness {
     /// Connects to the receivers.
     ///
     /// # Errors
-    /// The descriptor is not open, or is a standard stream of a mount in the background, which the
-    /// mount itself uses.
+    /// Returns an error if the descriptor is not open, or if it is a standard stream of a mount in
+    /// the background, which the mount itself uses.
     pub(crate) fn new(ready_fd: Option<u32>, foreground: bool) -> Result<Self, Error> {
         if let Some(number) = ready_fd.filter(|number| *number < 3 && !foreground) {
             let why = format!("ready_fd={number}: must be 3 or more for a background mount");
             return Err(Error::Server(why));
         }
         let pipe = ready_fd.map(|number| {
-            // Opened again by name, because a bare number cannot be owned.
+            // Open the descriptor again by name, because safe code cannot own a bare number.
             let path = format!("/proc/self/fd/{number}");
             rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()).map_err(
                 |errno| match errno {

@@ -18,7 +18,8 @@ use erofs_fuse::request::MountRequest;
 /// Files, cloned descriptors of the device, and the memory for requests in flight.
 #[derive(Debug)]
 pub(crate) struct Replaceable {
-    /// In the order of [`MountRequest::files`], followed by those listed in the image's manifest.
+    /// Opened files: those of [`MountRequest::files`] in order, then those listed in the image's
+    /// manifest.
     files: Vec<Option<FirstOpened>>,
     /// Cloned descriptors. The kernel keeps the requests taken through a descriptor until the last
     /// copy is closed.
@@ -61,7 +62,7 @@ impl Replaceable {
     /// Opens a file of the mount, the same one for each server.
     pub(crate) fn file(&mut self, request: &MountRequest, number: usize) -> Result<OwnedFd, Error> {
         let mut paths = request.files();
-        // As the server counts them, only the files that have no number yet.
+        // Count as the server does: only the files that have no number yet.
         let listed = self.fetcher.listed();
         let listed: Vec<_> = listed
             .filter(|path| !paths.contains(path))

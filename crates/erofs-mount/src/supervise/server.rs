@@ -26,14 +26,14 @@ use erofs_fuse::poll::{first_ready, has_ended};
 use erofs_fuse::protocol::{Order, ignores_signals, send_order};
 use erofs_fuse::request::{MountRequest, Start};
 
-/// A function that serves in a fork of this process, and there mounts or takes over another
-/// server's mount; returns the exit status. The socket is the standard input of the fork.
+/// A function that runs in a fork of this process, whose standard input is the socket. The function
+/// mounts the image or takes over another server's mount, serves it, and returns the exit status.
 pub(crate) type Serve = fn(&MountRequest, Log, Start) -> u8;
 
 /// How a server is started.
 #[derive(Clone)]
 pub(super) enum How {
-    /// As a fork of this process, which mounts.
+    /// As a fork of this process. The fork mounts.
     First,
     /// As a fork, for an existing mount. This works even while no server runs, unlike starting a
     /// program, whose files may be in the mount or in an overlayfs on top of it.
@@ -151,15 +151,14 @@ fn is_program(path: &Path) -> bool {
     read.is_err() || begin == *b"\x7fELF" || begin.starts_with(b"#!")
 }
 
-/// A server process.
 #[derive(Debug)]
 pub(super) struct Server {
     /// The socket for its requests. The socket closes when all serving threads have ended.
     pub(super) socket: OwnedFd,
     /// The process; `None` once it is waited for elsewhere.
     child: Option<ChildProcess>,
-    /// Delivers a descriptor of the program, if the server was started as the installed one. Only a
-    /// fork of this process has the other end, until it executes that program.
+    /// Delivers a descriptor of the program, if the server was started as the installed program.
+    /// Only a fork of this process has the other end, until it executes that program.
     program: Option<OwnedFd>,
 }
 
@@ -178,7 +177,7 @@ impl Server {
         self.child.as_ref().map(ChildProcess::number)
     }
 
-    /// The program of a server that was started as the installed one and has made a request. The
+    /// The program of a server that was started as [`How::Installed`] and has made a request. The
     /// program is kept so that it can be started again even if another one is installed by then.
     pub(super) fn program(&self) -> Option<How> {
         let (_, program) = packets::receive(self.program.as_ref()?).ok()?;
@@ -207,7 +206,7 @@ impl Server {
     /// or while it waits for a device, executes nothing more, so the wait is limited to [`DEATH`].
     ///
     /// # Errors
-    /// The server may not be killed, and did not exit when asked.
+    /// Returns an error if the server may not be killed and did not exit when asked.
     pub(super) fn kill(&mut self) -> Result<(), Error> {
         if self.signal(Signal::KILL) == Err(Errno::PERM) {
             return self.ask_to_exit();
@@ -234,7 +233,7 @@ impl Server {
         Err(Error::Server(why.into()))
     }
 
-    /// Reads and drops a packet; false at the end.
+    /// Reads and drops a packet; returns false once the socket has closed.
     fn reads_packet(&self) -> bool {
         packets::receive(&self.socket).is_ok_and(|(packet, _)| !packet.is_empty())
     }
@@ -251,12 +250,12 @@ impl Server {
         }
     }
 
-    /// Takes the process, whose socket has ended or will end.
+    /// Takes the process of a server whose socket has closed or will close.
     pub(super) fn take_child(&mut self) -> Option<ChildProcess> {
         self.child.take()
     }
 
-    /// Whether a request, or the end, arrives before `deadline`.
+    /// Whether the server sends a request or ends before `deadline`.
     fn is_heard_before(&self, deadline: Instant) -> bool {
         let left = deadline.saturating_duration_since(Instant::now());
         let watched = [(self.socket.as_fd(), PollFlags::IN)];

@@ -1,10 +1,10 @@
 //! A process that takes over when the mount helper is killed (`-o standby`).
 //!
-//! The standby is a fork of the helper, made anew whenever the helper gets something that its
-//! successor would lack: a server, a file, a descriptor of the device. Until its helper dies, the
-//! standby only waits at a pipe. Then it kills the server, whatever the server was doing, and
-//! starts another one, as the helper does after a death of the server. So its state cannot be out
-//! of date, and it makes no difference whether the server has died too.
+//! The standby is a fork of the helper, replaced by a new fork whenever the helper gets something
+//! that its successor would lack: a server, a file, a descriptor of the device. Until its helper
+//! dies, the standby only waits on a pipe. Then it kills the server, whatever the server was doing,
+//! and starts another one, as the helper does after a death of the server. So its state cannot be
+//! out of date, and it makes no difference whether the server has died too.
 //!
 //! The next standby exists before the previous one is retired. If the helper dies between the two,
 //! the standby that gets the only byte of a second pipe takes over, and the other ends.
@@ -26,7 +26,7 @@ const NAME: &std::ffi::CStr = c"erofs_standby";
 #[derive(Debug)]
 pub(super) struct Standby {
     child: ChildProcess,
-    /// The end of the pipe that only the helper has.
+    /// The end of a pipe that only the helper holds.
     lifeline: OwnedFd,
 }
 
@@ -62,7 +62,7 @@ impl Standby {
         self.child
     }
 
-    /// Whether the standby is dead, in which case this reaps it.
+    /// Whether the standby is dead; if so, reaps it.
     pub(super) fn has_died(&self) -> bool {
         !matches!(self.child.try_wait(), Ok(None))
     }
@@ -87,7 +87,7 @@ impl Right {
         Ok(Self(right))
     }
 
-    /// Takes the right, in a standby whose helper is dead; false if another standby has it.
+    /// Takes the right, in a standby whose helper is dead; returns false if another standby has it.
     pub(super) fn take(self) -> bool {
         rustix::io::read(&self.0, &mut [0]) == Ok(1)
     }

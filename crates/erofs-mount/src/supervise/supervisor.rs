@@ -42,7 +42,7 @@ const END: Duration = Duration::from_secs(5);
 /// called in a fork of this process.
 ///
 /// # Errors
-/// The reason why the mount failed or did not end properly.
+/// Returns the reason why the mount failed or did not end properly.
 pub(crate) fn run(request: MountRequest, serve: Serve) -> Result<(), Error> {
     let mut signals = Signals::block()?;
     if request.is_remote() {
@@ -97,11 +97,12 @@ pub(crate) fn run(request: MountRequest, serve: Serve) -> Result<(), Error> {
 
 /// Signals do not end the helper of a mount: it outlives the server so that it can clean up.
 struct Signals {
-    /// Requests the end of the mount. `None`: there is nothing to clean up yet.
+    /// Receives the signals that request the end of the mount; `None` while there is nothing to
+    /// clean up.
     ending: Option<OwnedFd>,
-    /// Requests an upgrade.
+    /// Receives the signal that requests an upgrade.
     upgrade: OwnedFd,
-    /// A child has ended, stopped or continued.
+    /// Receives SIGCHLD: a child has ended, stopped or continued.
     child: OwnedFd,
 }
 
@@ -125,7 +126,7 @@ impl Signals {
         Ok(())
     }
 
-    /// Drops signals that arrived before, at a standby, which acts on no signal.
+    /// Drops the signals that arrived while this process was a standby: a standby acts on none.
     fn forget(&self) {
         for signals in self.ending.iter().chain([&self.upgrade]) {
             while rustix::io::read(signals, &mut [0; 128]).is_ok() {}
@@ -134,9 +135,9 @@ impl Signals {
 }
 
 struct Helper {
-    /// Takes over when this process is killed.
+    /// The process that takes over when this one is killed.
     standby: Option<Standby>,
-    /// The right to take over, which a standby needs; with `-o standby`.
+    /// With `-o standby`: the right to take over, which a standby needs.
     right: Option<Right>,
     servers: Servers,
     state: MountState,
@@ -146,12 +147,12 @@ struct Helper {
     readiness: Option<Readiness>,
     looks: Option<(Family, Patience)>,
     /// How the next server is started: as a fork of this process or, after an upgrade, as the
-    /// program that took over, unless this program fails to start again or dies twice.
+    /// program that took over, unless that program fails to start again or dies twice.
     next: How,
     /// When the last upgrade completed.
     upgraded: Instant,
     deaths: Deaths,
-    /// Whether an upgrade was requested. It waits until the server has the mount.
+    /// Whether an upgrade was requested. The upgrade waits until the server has the mount.
     upgrade_wanted: bool,
     /// Whether the server is stopped. A stopped server cannot notice the end of its mount, so this
     /// process then polls the device. Otherwise this process does not, because each request would
@@ -161,7 +162,7 @@ struct Helper {
     kill_at: Option<Instant>,
     /// The reason why the server ended, as it reported it.
     failure: Option<String>,
-    /// Whether a signal arrived before the mount was served, of which this process then dies.
+    /// Whether a signal arrived before the mount was served; this process then dies of that signal.
     signalled: bool,
 }
 
@@ -271,7 +272,7 @@ impl Helper {
         let look = self.looks.as_ref().map(|(_, patience)| patience.left());
         let limits = [reap, self.kill_at.map(left), fetcher.limit(), look];
         let limit = limits.into_iter().flatten().min();
-        // A mount known to be gone would end every wait.
+        // A device whose mount is known to be gone would end every wait immediately.
         let is_watched = self.server_has_stopped && self.kill_at.is_none();
         let device = self.state.device().filter(|_| is_watched);
         let signals = &self.signals;
@@ -336,11 +337,11 @@ impl Helper {
         });
     }
 
-    /// Answers the next request. False if the server has ended; it is killed if its request is
-    /// invalid or if it does not take the answer.
+    /// Answers the next request. Returns false if the server has ended; it is killed if its request
+    /// is invalid or if it does not take the answer.
     fn answer_next(&mut self) -> bool {
         let answered = match protocol::receive(&self.server.socket) {
-            // The end of the server follows.
+            // The server ends after this request.
             Ok((Request::Failed, line)) => {
                 self.failure = Some(String::from_utf8_lossy(&line).into_owned());
                 true
@@ -357,7 +358,7 @@ impl Helper {
     /// Starts another server in place of one that died.
     ///
     /// # Errors
-    /// No server could be started; the error says why.
+    /// Returns an error that says why no server could be started.
     fn replace(&mut self) -> Result<(), Error> {
         if let Some(line) = self.failure.take() {
             self.servers.report(&format!("the server ended: {line}"));
@@ -384,7 +385,7 @@ impl Helper {
         // Do this before the new server gets the mount, which it must request from this thread.
         self.state.begin_again(one_by_one);
         if asks {
-            // If it is dead by now, it is replaced.
+            // If the new server is already dead, it is replaced.
             self.answer(Request::Resume);
         }
         Ok(())
@@ -425,8 +426,8 @@ impl Helper {
         self.deaths.expect(child);
     }
 
-    /// Refuses and logs each of these requests once. They may come twice, because a third server
-    /// may have died of the same request before it was known how the second one died.
+    /// Refuses and logs each of these requests once. A request may be passed here twice, because a
+    /// third server may have died of the same request before it was known how the second one died.
     fn refuse(&self, requests: &[TakenRequest]) {
         for request in requests
             .iter()
@@ -440,8 +441,8 @@ impl Helper {
 
     fn answer(&mut self, request: Request) -> bool {
         let outcome = self.carry_out(request);
-        // Renew the standby before the server has the answer, which the next mount helper must
-        // know.
+        // Renew the standby before the server has the answer: the next mount helper must know what
+        // changed.
         if is_for_standby(request) && outcome.is_ok() {
             self.renew_standby();
         }
@@ -460,7 +461,7 @@ impl Helper {
         let last = self.standby.take();
         match self.start_standby(last.as_ref()) {
             Ok(next) => self.standby = Some(next),
-            // The next request that matters tries again.
+            // The next such request tries again.
             Err(error) => self.servers.report(&error.to_string()),
         }
         self.deaths.expect(last.map(Standby::retire));
@@ -516,7 +517,6 @@ impl Helper {
         Ok(descriptor)
     }
 
-    /// Announces that programs can use the mount.
     fn announce(&mut self) -> Result<(), Error> {
         self.looks = None;
         let Some(readiness) = self.readiness.take() else {
@@ -527,13 +527,13 @@ impl Helper {
         if self.servers.request.foreground {
             return Ok(());
         }
-        // Only now: systemd lets only its own process group pass an automount point while the mount
-        // is not ready; every other process waits for the mount.
+        // Do this only now: systemd lets only its own process group pass an automount point while
+        // the mount is not ready; every other process waits for the mount.
         let _ = rustix::process::setsid();
         report_ready(&self.servers.null)
     }
 
-    /// Sends an answer; false if the server is gone.
+    /// Sends an answer; returns false if the server is gone.
     fn respond(
         &self,
         server: &Server,
@@ -625,14 +625,15 @@ impl Helper {
         let mut old = std::mem::replace(&mut self.server, server);
         self.state.is_served_by(self.server.number());
         self.deaths.expect(old.take_child());
-        // If it is dead by now, it is replaced.
+        // If the new server is already dead, it is replaced.
         self.answer(Request::Resume);
         Ok(())
     }
 }
 
 /// Whether the answer changes the state that a standby must have: the server that has the mount,
-/// its files, the descriptors of the device. The companion exists before the first of these.
+/// its files, the descriptors of the device. The companion is created before the first of these
+/// requests.
 fn is_for_standby(request: Request) -> bool {
     use Request::{Clone, Open, Resume, Served};
     matches!(request, Open { .. } | Clone { .. } | Resume | Served)
@@ -640,7 +641,7 @@ fn is_for_standby(request: Request) -> bool {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Event {
-    /// A request, or the end of the server.
+    /// The server has sent a request or has ended.
     Request,
     /// A signal requests the end of the mount. The signal is consumed if the mount is served.
     End,
@@ -648,13 +649,13 @@ enum Event {
     Gone,
     /// A child changed state.
     Child,
-    /// The signal that requests an upgrade, which is consumed.
+    /// The signal that requests an upgrade has arrived, and is consumed.
     Upgrade,
     /// The companion has sent a request or has work to do.
     Companion,
     /// There are decoded bytes to keep.
     Decoded,
-    /// A message from the fetcher, or its end.
+    /// The fetcher has sent a message or has ended.
     Fetcher,
     Time,
 }

@@ -68,7 +68,7 @@ impl Death {
                 if is_gone(server) {
                     return;
                 }
-                println!("no death for want of memory: killed instead");
+                println!("no death for lack of memory: killed instead");
                 Signal::KILL
             }
         };

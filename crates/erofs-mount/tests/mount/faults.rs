@@ -1,4 +1,4 @@
-//! Faults of the image are in the log and the counters, and neither disturbs the mount.
+//! Faults of the image appear in the log and in the counters, and do not disturb the mount.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -24,7 +24,7 @@ pub const TESTS: &[Test] = tests![
     stat_says_that_an_image_was_overwritten_before_any_read_fails,
 ];
 
-/// The first pcluster of its `text` is garbage.
+/// An image in which the first pcluster of `text` is garbage.
 const IMAGE: &str = "bad/lz4-garbage";
 
 /// An unused path; removed at the end.
@@ -47,7 +47,7 @@ impl Drop for Log {
     }
 }
 
-/// `entry-05` of this directory is `../.././x`.
+/// An image in which `entry-05` of [`DIRECTORY`] is renamed to `../.././x`.
 const BROKEN_ENTRY: &str = "bad/dirent-name-slash";
 const DIRECTORY: &str = "dir/sub";
 const EUCLEAN: Option<i32> = Some(117);

@@ -65,7 +65,7 @@ impl Readers {
         readers
     }
 
-    /// Kills all of them and waits until they are gone.
+    /// Kills all readers and waits until they are gone.
     fn end(self) {
         drop(self);
     }
@@ -113,7 +113,7 @@ fn a_signal_ends_a_mount_whatever_is_read_of_it() {
             .into_iter()
             .filter_map(|class| mounted_or_skipped(class, transport))
             .map(|(image, place)| {
-                // Ask before starting the readers, beside which the server may answer too late.
+                // Ask before starting the readers: while they run, the server may answer too late.
                 let pid = pid_of(&place);
                 (Readers::start(&place.path), pid, image, place)
             })
@@ -144,8 +144,8 @@ fn killed_readers_of_hostile_images_end_and_the_mount_can_be_taken_away() {
     println!("the last mount was gone after at most {slowest:?}");
 }
 
-/// Makes the most expensive requests for a hostile inode, each once and to its end. Errors are as
-/// good as answers.
+/// Makes each of the most expensive requests for a hostile inode once, and waits for the answer,
+/// which may be an error.
 fn ask_once(huge: &Path) {
     let _ = huge.join("absent").symlink_metadata();
     let _ = fs::read_dir(huge).map(|entries| entries.take(1000).count());
@@ -187,7 +187,7 @@ fn other_files_are_served_whatever_is_read_of_a_hostile_one() {
         let readers = Readers::start(&place.path);
         for number in 0..20 {
             let begin = Instant::now();
-            // Look up new names, which the kernel's caches cannot answer.
+            // Look up new names, for which the kernel's caches have no answer.
             assert!(!place.path.join(format!("absent-{number}")).exists());
             assert_eq!(fs::read(place.path.join("good")).unwrap(), b"good\n");
             slowest = slowest.max(begin.elapsed());

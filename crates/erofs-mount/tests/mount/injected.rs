@@ -1,6 +1,5 @@
-//! Checks the power of a compromised server over the kernel and over the other processes of the
-//! mount: calls are injected into a running server (`injected.py`), and another program uses its
-//! sockets.
+//! Checks what a compromised server can do to the kernel and to the other processes of its mount:
+//! calls are injected into a running server (`injected.py`), and another program uses its sockets.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -81,7 +80,7 @@ fn a_server_that_was_taken_over_gets_nothing_by_injected_calls() {
     }
 }
 
-/// The numbers mean other calls for 32-bit programs. The filter does not know these calls, and
+/// The same numbers mean other calls for 32-bit programs. The filter does not know these calls, and
 /// kills the process.
 fn a_call_by_the_gate_of_32_bit_programs_ends_the_server() {
     if std::env::consts::ARCH != "x86_64" {
@@ -102,7 +101,7 @@ fn a_call_by_the_gate_of_32_bit_programs_ends_the_server() {
     } else {
         assert_eq!(answers["ended"], "SIGSYS");
     }
-    // Another server serves.
+    // Another server has taken over.
     read_tree(&place.path).unwrap();
     assert_ne!(stat(&place.path).unwrap()["pid"], counters["pid"]);
     umount(&place.path, false).unwrap();

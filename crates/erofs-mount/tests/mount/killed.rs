@@ -28,7 +28,7 @@ fn number_of_deaths() -> u64 {
     asked.and_then(|count| count.parse().ok()).unwrap_or(20)
 }
 
-/// Mounts over both transports alternately, kills the daemon under readers, and mounts again.
+/// Mounts over both transports alternately, kills the daemon while readers run, and mounts again.
 fn each_death(
     image: &Path,
     deaths: &[Death],
@@ -57,7 +57,7 @@ fn each_death(
         assert!(fs::read_dir(&place.path).unwrap().count() > 0);
         umount(&place.path, false).unwrap();
     }
-    println!("the last reader had its error after at most {slowest:?}");
+    println!("the last reader got its error after at most {slowest:?}");
 }
 
 fn a_killed_daemon_leaves_no_reader_waiting() {
@@ -77,8 +77,8 @@ fn a_killed_daemon_leaves_no_reader_waiting() {
 }
 
 /// There are eight readers, two of which map a file; the moment of the kill is random. Small reads
-/// of large pclusters keep the thread that stores pages busy, which cannot be killed while it waits
-/// for a page.
+/// of large pclusters keep the thread that stores pages busy; that thread cannot be killed while it
+/// waits for a page.
 fn a_daemon_killed_while_it_stores_pages_leaves_no_reader_waiting() {
     each_death(&image("lzma-1m-dict8m"), Death::ALL, |death, pid, place| {
         let seed = pid.as_raw_nonzero().get() as u64;

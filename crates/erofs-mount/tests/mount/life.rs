@@ -399,8 +399,8 @@ fn subdir_and_owner_change_what_is_seen() {
 }
 
 fn read_ahead_is_as_it_was_asked_for() {
-    // While the CPUs are busy, the window is half as large and one request, unless a value was
-    // requested.
+    // While the CPUs are busy, the window is half as large and consists of one request, unless a
+    // value was requested.
     let by_default = ["512", "256"];
     for (options, kib) in [
         ("", &by_default[..]),
@@ -472,8 +472,8 @@ fn an_idle_mount_goes_away() {
     soon("the unmounting", || place.mount_line().is_none());
 }
 
-/// `serve/wait.rs` tests how soon the mount goes after its timeout, because a test there controls
-/// the clock.
+/// `serve/wait.rs` tests how soon the mount goes away after its timeout, because a test there
+/// controls the clock.
 fn an_idle_mount_does_not_go_away_before_its_timeout() {
     let place = mounted("lz4-4k", "timeout=6");
     let begin = std::time::Instant::now();
@@ -504,6 +504,6 @@ fn every_image_is_seen_as_its_manifest_says() {
         umount(&place.path, false).unwrap();
         seen += 1;
     }
-    println!("{seen} images seen as they should be, {refused} refused");
+    println!("{seen} images read correctly, {refused} refused");
     assert!(seen > 0);
 }

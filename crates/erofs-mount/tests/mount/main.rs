@@ -131,7 +131,7 @@ fn soon(what: &str, happened: impl FnMut() -> bool) {
     assert!(happens(happened), "{what} did not happen");
 }
 
-/// Waits for an event; false if it does not happen.
+/// Waits for an event; returns false if it does not happen.
 fn happens(mut happened: impl FnMut() -> bool) -> bool {
     let begin = Instant::now();
     while !happened() {

@@ -231,7 +231,7 @@ fn what_launches_read_is_kept_decoded_where_decoding_takes_long() {
     assert!(launch(&place) == contents);
     unmount_and_wait(place);
 
-    // Damaged bytes are decoded and written again.
+    // If the kept bytes are damaged, they are decoded and written again.
     let mut bytes = fs::read(&kept.0).unwrap();
     bytes[..100_000].fill(0x55);
     fs::write(&kept.0, &bytes).unwrap();
@@ -302,7 +302,7 @@ fn launches_are_learned_and_expected_where_there_was_one_of_late() {
     };
     let before = learned_files();
 
-    // Nothing is learned from a file that is not executed.
+    // Nothing is learned from reading a file that is not executed.
     let place = mounted();
     read(&place, "data/1", &[0]);
     assert_eq!(profile_counters(&place)["state"], "learning");
@@ -391,7 +391,7 @@ fn launches_are_learned_and_expected_where_there_was_one_of_late() {
     assert!(!file.0.exists());
     fs::write(&file.0, bytes).unwrap();
 
-    // Of two simultaneous mounts, neither loses what the other has learned.
+    // If two mounts exist at the same time, neither overwrites what the other has learned.
     let (one, other) = (mounted(), mounted());
     launch(&one);
     unmount_and_wait(one);

@@ -55,10 +55,10 @@ fn every_way_of_reading_returns_the_original_bytes() {
             umount(&place.path, false).unwrap();
         }
     }
-    println!("{reads} random reads, all bytes right");
+    println!("{reads} random reads, all bytes correct");
 }
 
-/// Reads for this long, and returns the number of reads.
+/// Reads for `duration`, and returns the number of reads.
 fn read_for(duration: Duration, built: &BuiltImage, mounted: &Path, seed: u64) -> usize {
     let originals: Vec<_> = fs::read_dir(built.tree().join("data"))
         .unwrap()
@@ -147,7 +147,7 @@ fn read_once(path: &Path, original: &[u8], random: &mut Random) {
             copy.read_exact(&mut bytes).unwrap();
         }
         7 => copied(&file, from, &mut bytes),
-        // Read to the end and beyond it, which is a short read.
+        // Ask for one byte more than is left, which gives a short read.
         _ => {
             let mut rest = vec![0xAA; original.len() - from + 1];
             let mut done = 0;
@@ -186,7 +186,8 @@ fn vectored(file: &File, from: usize, bytes: &mut [u8]) {
     }
 }
 
-/// Copies like cp(1): between unrelated filesystems the kernel refuses, and the bytes are read.
+/// Copies like cp(1): the kernel refuses to copy between unrelated filesystems, so the bytes are
+/// read.
 fn copied(file: &File, from: usize, bytes: &mut [u8]) {
     let mut copy = scratch();
     let (mut at, end) = (from as u64, (from + bytes.len()) as u64);

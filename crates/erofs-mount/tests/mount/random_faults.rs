@@ -65,7 +65,7 @@ fn what_is_read_around_random_faults_is_declined_and_no_program_sees_it() {
         let (declined, read) = (declined.as_u64(), counters["fuse"]["bytes_read"].as_u64());
         assert!(declined > Some(10 << 20), "{options}: {counters}");
         assert!(read < declined, "{options}: {counters}");
-        // Read through the cache, some pages of which are missing, and around it.
+        // Read through the page cache, in which some pages are missing, and with direct I/O.
         let direct = File::options()
             .read(true)
             .custom_flags(libc::O_DIRECT)

@@ -29,7 +29,6 @@ fn opened(root: &Path, name: &str, flags: OFlags) -> Outcome {
     open(root, name, flags).map(drop)
 }
 
-/// Opens a file for reading.
 fn reading(root: &Path) -> rustix::fd::OwnedFd {
     open(root, "file", OFlags::RDONLY).unwrap()
 }
@@ -60,7 +59,7 @@ fn set_owner(root: &Path, name: &str) -> Outcome {
 
 const READ_ONLY: Outcome = Err(Errno::ROFS);
 
-/// Name, call, and outcome.
+/// The calls, each with a name and its expected outcome.
 const CALLS: &[(&str, Call, Outcome)] = &[
     // Opening.
     (
@@ -94,7 +93,7 @@ const CALLS: &[(&str, Call, Outcome)] = &[
         READ_ONLY,
     ),
     (
-        "create what is there, to read",
+        "create an existing file, to read",
         |r| opened(r, "file", OFlags::RDONLY | OFlags::CREATE),
         Ok(()),
     ),
@@ -104,7 +103,7 @@ const CALLS: &[(&str, Call, Outcome)] = &[
         Err(Errno::EXIST),
     ),
     (
-        "create through a link to nothing",
+        "create through a dangling symlink",
         |r| opened(r, "dangling", OFlags::WRONLY | OFlags::CREATE),
         READ_ONLY,
     ),
@@ -114,13 +113,13 @@ const CALLS: &[(&str, Call, Outcome)] = &[
         READ_ONLY,
     ),
     (
-        "open past the page cache",
+        "open with direct I/O",
         |r| opened(r, "file", OFlags::RDONLY | OFlags::DIRECT),
         Ok(()),
     ),
     ("open a place", |r| opened(r, "file", OFlags::PATH), Ok(())),
     (
-        "open without a time of access",
+        "open without updating the access time",
         |r| opened(r, "file", OFlags::RDONLY | OFlags::NOATIME),
         Ok(()),
     ),
@@ -145,17 +144,17 @@ const CALLS: &[(&str, Call, Outcome)] = &[
         Err(Errno::LOOP),
     ),
     (
-        "open a link to itself",
+        "open a symlink to itself",
         |r| opened(r, "loop", OFlags::RDONLY),
         Err(Errno::LOOP),
     ),
     (
-        "open a link to nothing",
+        "open a dangling symlink",
         |r| opened(r, "dangling", OFlags::RDONLY),
         Err(Errno::NOENT),
     ),
     (
-        "open what is not there",
+        "open a missing file",
         |r| opened(r, "none", OFlags::RDONLY),
         Err(Errno::NOENT),
     ),
@@ -181,7 +180,7 @@ const CALLS: &[(&str, Call, Outcome)] = &[
         READ_ONLY,
     ),
     (
-        "mkdir of what is there",
+        "mkdir over an existing name",
         |r| rustix::fs::mkdir(r.join("dir"), mode()),
         Err(Errno::EXIST),
     ),
@@ -208,7 +207,7 @@ const CALLS: &[(&str, Call, Outcome)] = &[
         READ_ONLY,
     ),
     (
-        "rename to what must be new",
+        "rename with RENAME_NOREPLACE",
         |r| {
             rustix::fs::renameat_with(
                 CWD,
@@ -249,7 +248,7 @@ const CALLS: &[(&str, Call, Outcome)] = &[
         READ_ONLY,
     ),
     (
-        "symlink over what is there",
+        "symlink over an existing name",
         |r| rustix::fs::symlink("file", r.join("link")),
         Err(Errno::EXIST),
     ),
@@ -384,7 +383,7 @@ const CALLS: &[(&str, Call, Outcome)] = &[
         Ok(()),
     ),
     (
-        "access: run what is none",
+        "access: run a file that is not executable",
         |r| access(r, "file", Access::EXEC_OK),
         Err(Errno::ACCESS),
     ),
@@ -462,7 +461,7 @@ fn calls_end_as_on_any_read_only_filesystem() {
         mount(&request(&built.image(), &place, options)).unwrap();
         let failures = failures(&place.path);
         assert!(failures.is_empty(), "{options}: {failures:#?}");
-        // The kernel's own filesystem returns EINVAL here, which is useless.
+        // The kernel's EROFS returns EINVAL here, which helps no program.
         assert_eq!(rustix::fs::fsync(reading(&place.path)), Ok(()));
     }
     println!("{} calls", CALLS.len());

@@ -101,8 +101,8 @@ fn print(what: &str, mut pauses: Vec<Duration>) {
     println!("{count} {what}: the longest read took {median:?} at the median, at most {longest:?}");
 }
 
-/// Runs `work` under readers, which see no error and no wrong byte. `work` gets the time of their
-/// slowest read.
+/// Runs `work` while readers run, and checks that they see no error and no wrong byte. `work` gets
+/// the time of their slowest read.
 pub fn under_readers<T>(place: &Place, seed: u64, work: impl FnOnce(&AtomicU64) -> T) -> T {
     let files = files(&place.path);
     let mappers = files[..2].iter().filter_map(|(file, _)| map(file));
@@ -119,7 +119,7 @@ pub fn under_readers<T>(place: &Place, seed: u64, work: impl FnOnce(&AtomicU64) 
     });
     for mapper in &mut mappers {
         let ended = mapper.try_wait().unwrap();
-        assert!(ended.is_none(), "a program that maps has ended");
+        assert!(ended.is_none(), "a program with a mapping has ended");
         mapper.kill().unwrap();
         mapper.wait().unwrap();
     }
@@ -165,7 +165,7 @@ pub fn die_and_be_replaced(death: Death, place: &Place) {
     let group = death.prepare(old);
     death.bring(old);
     soon("the death of the server", || place::is_gone(old));
-    // This asks the next server.
+    // The next server answers this query.
     assert_ne!(old, pid_of(place));
     assert_eq!(restarts + 1, self::restarts(place), "{death:?}");
     drop(group);
@@ -276,7 +276,7 @@ fn five_crashes_in_ten_seconds_end_a_mount() {
         rustix::fs::statfs(&place.path).is_err()
     });
     soon("the end of the helper", || place::is_gone(helper));
-    // The exit status is that of a service that failed, so that it is started again.
+    // The exit status is that of a failed service, so that the service manager starts it again.
     let status = waitpid(Some(helper), WaitOptions::empty()).unwrap();
     assert_eq!(status.unwrap().1.exit_status(), Some(1));
     let text = log.text();

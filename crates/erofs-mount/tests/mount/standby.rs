@@ -20,7 +20,7 @@ pub const TESTS: &[Test] = tests![
     a_standby_is_refused_where_it_could_replace_nothing,
 ];
 
-/// The processes of a mount that matter for its life.
+/// The processes that keep a mount alive.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Processes {
     helper: Pid,
@@ -51,7 +51,7 @@ impl Processes {
     /// The processes of the mount, once none of `dead` is among them.
     fn without(place: &Place, dead: &[Pid]) -> Self {
         let mut found = None;
-        soon("the replacement of what was killed", || {
+        soon("the replacement of the killed processes", || {
             found = Self::of(place).filter(|now| {
                 let all = [now.helper, now.server, now.standby];
                 all.iter()

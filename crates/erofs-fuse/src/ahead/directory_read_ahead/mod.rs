@@ -18,10 +18,11 @@ use sys::pi_mutex::{PiMutex, PiMutexGuard};
 
 use walk::Walk;
 
-/// Number of remembered directories that were looked up, at which a walk may begin.
+/// Maximum number of remembered directories that were looked up: a walk may begin at any of them.
 const BEGINNINGS: usize = 64;
 
-/// Number of listings after a file was read until directories are listed ahead again.
+/// Number of listings that must follow the last read of a file before directories are listed ahead
+/// again.
 const LISTINGS_AFTER_READ: u32 = 64;
 
 /// Read-ahead over the directories of one mount.
@@ -76,7 +77,7 @@ impl DirectoryReadAhead {
             path => [path, name].join(&b'/'),
         };
         if state.path(directory).is_none() {
-            // The first one is the root.
+            // The first entry is the root, which stays.
             if state.beginnings.len() >= BEGINNINGS {
                 state.beginnings.remove(1);
             }
@@ -84,8 +85,8 @@ impl DirectoryReadAhead {
         }
     }
 
-    /// Notes that entries of a directory were listed, following others (`before`) or from its
-    /// beginning; `children` are the directories among them.
+    /// Notes that entries of a directory were listed: those at its beginning, or those that follow
+    /// others (`before`); `children` are the directories among them.
     pub(crate) fn listed(
         &self,
         engine: &Engine,

@@ -2,7 +2,7 @@
 //!
 //! Programs that list a whole tree go depth first, in the order of the listings or in reverse. The
 //! directories that listings have named are kept in that order. The first few of them are left to
-//! the walk itself, whose requests then show how far it has come.
+//! the walk itself, whose requests then show how far it has got.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use erofs_engine::erofs_format::Nid;
 /// Number of directories that the walk must list in order before any is listed ahead.
 const STEPS: u32 = 3;
 
-/// Number of next directories left to the walk; those after them are listed ahead.
+/// Number of upcoming directories left to the walk itself; those after them are listed ahead.
 const LEFT: usize = 16;
 
 /// Number of directories in one batch.
@@ -27,10 +27,10 @@ const MOST: usize = 4096;
 /// Bytes in the longest path remembered.
 const LONGEST_PATH: usize = 512;
 
-/// Number of consecutive listings outside the walk until it is given up.
+/// Number of consecutive listings outside the walk after which it is given up.
 const STRANGERS: u32 = 16;
 
-/// Maximum number of directories whose listing may continue.
+/// Maximum number of remembered directories whose listing may be incomplete.
 const OPEN: usize = 4;
 
 /// A directory that a listing named.
@@ -118,7 +118,7 @@ impl Walk {
     fn step(&mut self, nid: Nid, place: usize, children: &[(Vec<u8>, Nid)]) {
         let own = !self.pending[place].ahead;
         if own {
-            // The walk has skipped those before it.
+            // The walk has skipped the directories before this one.
             self.pending.truncate(place + 1);
             self.steps += 1;
             self.ahead = 0;
@@ -161,8 +161,8 @@ impl Walk {
         }
     }
 
-    /// The paths of directories to list ahead now; none if the walk is too near, too far or
-    /// uncertain.
+    /// The paths of directories to list ahead now; none if the walk is uncertain, or if enough
+    /// directories are already listed ahead of it.
     pub(super) fn next_batch(&mut self) -> Vec<Vec<u8>> {
         if self.steps < STEPS || self.ahead >= AHEAD {
             return Vec::new();
@@ -181,7 +181,7 @@ impl Walk {
     }
 }
 
-/// The children of a directory, the last to be listed first.
+/// The children of a directory, in the reverse order of the walk.
 fn below(path: &[u8], children: &[(Vec<u8>, Nid)], backwards: bool) -> Vec<Directory> {
     let child = |(name, nid): &(Vec<u8>, Nid)| Directory {
         nid: *nid,

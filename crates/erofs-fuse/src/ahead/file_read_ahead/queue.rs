@@ -27,7 +27,7 @@ figures::figures! {
     pub(crate) struct ReadAheadFigures counted by struct Counters {
         /// Files stored.
         files,
-        /// Their bytes.
+        /// Bytes in these files.
         prefetched_bytes,
         /// Files that were requested before they were stored.
         late_files,
@@ -51,7 +51,7 @@ pub(crate) struct FileReadAhead {
     /// Guarded by its own lock: held for lookups only.
     state: PiMutex<State>,
     changed: PiCondvar,
-    /// The thread that stores.
+    /// Requests the thread that stores files.
     pub(super) demand: Demand,
     counters: Counters,
 }
@@ -97,8 +97,8 @@ impl FileReadAhead {
         }
     }
 
-    /// Notes small files that the kernel is about to learn of. It knows them once the reader has
-    /// taken the reply, which the reader's next request shows.
+    /// Notes small files that the kernel is about to learn of. The kernel knows them once the
+    /// reader has taken the reply, which the reader's next request shows.
     pub(crate) fn listed(&self, files: &[Nid]) {
         let mut state = self.lock();
         self.count_request(&mut state);
@@ -136,7 +136,7 @@ impl FileReadAhead {
         self.lock().requests
     }
 
-    /// Waits until there are more requests than `seen`; false if none comes for a while.
+    /// Waits until there are more requests than `seen`; returns false if none comes for a while.
     pub(super) fn wait_for_request(&self, seen: u64) -> bool {
         let mut state = self.lock();
         state.awaits = state.requests == seen;
@@ -158,7 +158,6 @@ impl FileReadAhead {
         self.changed.notify_all();
     }
 
-    /// Returns the figures for the counters.
     pub(crate) fn figures(&self) -> ReadAheadFigures {
         let state = self.lock();
         let mut figures = ReadAheadFigures {
@@ -201,7 +200,7 @@ impl FileReadAhead {
         self.lock().storing == Some(job.nid)
     }
 
-    /// Notes that the file was stored, or could not be (`None`).
+    /// Notes that the file was stored or, with `None`, that it could not be.
     pub(super) fn done(&self, job: &Job, bytes: Option<u64>) {
         let Some(bytes) = bytes else {
             self.counters.refused_files.fetch_add(1, Ordering::Relaxed);

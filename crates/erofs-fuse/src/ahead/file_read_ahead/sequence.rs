@@ -1,4 +1,4 @@
-//! The small files that the kernel learned of by listings, in order.
+//! The small files that the kernel learned of from listings, in order.
 //!
 //! Some programs, `cp -r` among them, sort a listing by inode number. If reads follow that order
 //! rather than that of the listing, later listings are sorted in the same way.
@@ -241,7 +241,7 @@ mod tests {
         read(&mut sequence, &[10, 20, 30, 40, 50]);
         sequence.append(&[80, 70]);
         assert_eq!(sequence.file(6), Some(70));
-        // The first reader finds some of them stored; the second follows the listing.
+        // The first reader finds some files stored; the second follows the listing.
         read(&mut sequence, &[70, 80]);
         sequence.append(&[3, 1, 2, 7, 6, 9]);
         read(&mut sequence, &[1, 6, 9]);

@@ -1,7 +1,7 @@
 //! Recognises files that are read one after another, and selects which to store next.
 //!
-//! The use of a stored page causes no request, so nothing shows how far a program has come.
-//! Therefore the first file of each window except the first is left out as a marker: a request for
+//! The use of a stored page causes no request, so nothing shows how far a program has got.
+//! Therefore each window after the first one leaves out its first file as a marker: a request for
 //! the marker shows that the previous window was used, and that the next one is due. Markers
 //! measure waste as well.
 
@@ -49,7 +49,7 @@ pub(super) struct Streams {
     windows: VecDeque<Window>,
     /// Number of reads in order that are required beyond [`EARLIEST`].
     caution: u32,
-    /// Bytes.
+    /// Bytes that a marker confirmed as used.
     pub(super) used: u64,
     pub(super) wasted: u64,
 }
@@ -75,8 +75,8 @@ struct Ahead {
 }
 
 impl Streams {
-    /// Notes that a file was requested; false if the file was due to be stored but is not stored
-    /// yet.
+    /// Notes that a file was requested; returns false if the file was due to be stored but is not
+    /// stored yet.
     pub(super) fn read(&mut self, place: Place) -> bool {
         let in_time = !self.overtaken(place);
         match self.streams.iter().position(|stream| stream.expects(place)) {
@@ -105,7 +105,6 @@ impl Streams {
         None
     }
 
-    /// Notes that the file was stored.
     pub(super) fn stored(&mut self, due: Due, bytes: u64) {
         let stream = self.streams.iter_mut().find(|s| s.number == due.stream);
         match stream.and_then(|stream| stream.ahead.as_mut()) {
@@ -151,8 +150,8 @@ impl Streams {
         });
     }
 
-    /// Counts bytes that no marker confirmed as wasted, although the last window may have been
-    /// used.
+    /// Counts as wasted the bytes that no marker confirmed as used, although the last window may
+    /// have been used.
     fn end(&mut self, stream: &Stream) {
         self.windows.retain(|window| window.stream != stream.number);
         if let Some(ahead) = &stream.ahead {

@@ -11,8 +11,8 @@ use super::queue::{FileReadAhead, Job, is_small_file};
 use crate::nodes::Nodes;
 use crate::threads::with_that_of_workers;
 
-/// Number of requests to wait for until the kernel knows a file, since some may come from other
-/// readers.
+/// Maximum number of requests to wait for until the kernel knows a file: not every request comes
+/// from the reader that listed it.
 const TRIES: u32 = 4;
 
 /// Ends the thread, if it was started, when dropped.

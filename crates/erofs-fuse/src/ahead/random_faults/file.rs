@@ -1,9 +1,9 @@
-//! Recognises random faults in one file by the requests of the page cache.
+//! Recognises random faults in one file from the requests of the page cache.
 //!
-//! Programs use neighbouring parts of a file even if they jump, so some of their windows become
-//! adjacent. Random windows lie apart as long as they cover little of the file; the larger the
-//! file, the longer that lasts. If a request for a second page of a declined window shows that the
-//! window was needed after all, more windows must lie apart before the next one is declined.
+//! Even programs that jump about in a file use neighbouring parts of it, so some of their windows
+//! become adjacent. Random windows are apart as long as they cover little of the file; the larger
+//! the file, the longer that lasts. If a request for a second page of a declined window shows that
+//! the window was needed after all, more windows must be apart before the next one is declined.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -14,7 +14,7 @@ const EARLIEST: u32 = 8;
 /// Upper bound of the caution.
 const LATEST: u32 = 1 << 12;
 
-/// Weight of a read next to another one, relative to those apart.
+/// Weight of a read next to an earlier one, relative to a read apart from all others.
 const BESIDE: u32 = 8;
 
 /// Number of earlier windows, and of earlier pages, that a read is compared with.
@@ -31,7 +31,7 @@ const ACCESS: u64 = 16 << 10;
 const REMEMBERED: usize = 256;
 
 /// Number of reads within which a request for a second page shows that a window was needed; later
-/// requests come by chance.
+/// requests prove nothing.
 const SOON: u64 = 8;
 
 /// Number of reads within which a page is requested again because its window was declined. Later
@@ -107,7 +107,7 @@ impl File {
     }
 
     /// Whether the window that this request continues was declined. The requests of a window may
-    /// come in either order, to several threads, and leave out cached parts.
+    /// arrive in either order and on different threads, and leave out cached parts.
     fn continues(&mut self, range: &Range<u64>, longest: u64) -> Option<bool> {
         let last = self.windows.back_mut()?;
         let joined = last.range.start.min(range.start)..last.range.end.max(range.end);
@@ -181,7 +181,7 @@ impl File {
         Shows::Needed
     }
 
-    /// Judges the requests for single pages, once the kernel reads these, for whether reads are
+    /// Once the kernel reads single pages, judges by these reads whether the reads of the file are
     /// random.
     fn follow(&mut self, offset: u64) {
         let distance = |page: &u64| page.abs_diff(offset);
@@ -194,7 +194,7 @@ impl File {
     }
 }
 
-/// Adds the latest, and drops the oldest if there are already `most`.
+/// Appends `latest` to the queue, and drops the oldest element if there are already `most`.
 fn push<T>(queue: &mut VecDeque<T>, most: usize, latest: T) {
     if queue.len() == most {
         queue.pop_front();
@@ -236,7 +236,7 @@ mod tests {
     fn fault(file: &mut File, page: u64) -> bool {
         let first = file.window(&(page - HALF..page), LONGEST);
         let second = file.window(&(page..page + HALF), LONGEST);
-        assert_eq!(first, second, "both requests of a window have one fate");
+        assert_eq!(first, second, "both requests get the same answer");
         if first {
             file.page(page, true);
         }

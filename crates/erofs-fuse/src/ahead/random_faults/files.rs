@@ -1,4 +1,4 @@
-//! The files whose windows are watched: the most recently read.
+//! The files whose windows are watched: those read most recently.
 
 use std::ops::Range;
 
@@ -31,13 +31,12 @@ impl Files {
         self.file(nid).window(range, longest)
     }
 
-    /// Notes that a page, or several, was requested; see [`File::page`].
+    /// Notes that one or several pages were requested (see [`File::page`]).
     pub(super) fn page(&mut self, nid: Nid, offset: u64, single: bool) -> Shows {
         let file = self.files.iter_mut().find(|(of, _)| *of == nid);
         file.map_or(Shows::Nothing, |(_, file)| file.page(offset, single))
     }
 
-    /// Whether the reads of a file are random.
     pub(super) fn is_random(&self, nid: Nid) -> bool {
         let mut files = self.files.iter();
         files.any(|(of, file)| *of == nid && file.is_random())

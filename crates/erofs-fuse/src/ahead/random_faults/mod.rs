@@ -4,7 +4,7 @@
 //! outside earlier windows exceed those inside by a hundred. In a file of a gigabyte, half of the
 //! windows are read before that, with hundreds of kilobytes decoded for each page that is used.
 //! Declined windows stay empty, so every fault is a miss. After the first hundred, the kernel
-//! requests single pages; until then it requests each page that is used again.
+//! requests single pages; until then, it requests the window first and then the page that is used.
 
 mod file;
 mod files;
@@ -18,7 +18,8 @@ use sys::pi_mutex::PiMutex;
 use self::file::Shows;
 use self::files::Files;
 
-/// Shortest read in bytes that counts as a window. A read of a single page decodes about as much.
+/// Shortest read in bytes that counts as a window. Declining a shorter read would save little,
+/// because a read of a single page decodes about as much.
 const SHORTEST: u32 = (64 << 10) + 1;
 
 figures::figures! {
@@ -37,9 +38,9 @@ figures::figures! {
 pub(crate) struct RandomFaults {
     /// Guarded by its own lock, which is only tried and never waited for.
     files: PiMutex<Files>,
-    /// Whether any window was declined. Once it was, requests for single pages are examined.
+    /// Whether any window was declined. From then on, requests for single pages are examined.
     declined_any: AtomicBool,
-    /// Set once: the kernel's pages are too large.
+    /// Set once, if the kernel's pages are too large.
     unfit: AtomicBool,
     page_size: u32,
     counters: Counters,
@@ -57,7 +58,7 @@ impl RandomFaults {
         }
     }
 
-    /// Whether to decline a read of the page cache, of `size` bytes of a file from `offset` on.
+    /// Whether to decline a read by the page cache: `size` bytes of a file from `offset` on.
     pub(crate) fn declines(&self, file: Nid, offset: u64, size: u32) -> bool {
         if size < SHORTEST {
             if self.declined_any.load(Ordering::Relaxed) {
@@ -99,7 +100,6 @@ impl RandomFaults {
             && files().is_some_and(|files| files.is_random(file))
     }
 
-    /// Returns the figures for the counters.
     pub(crate) fn figures(&self) -> RandomFaultFigures {
         let mut figures = RandomFaultFigures::default();
         self.counters.add_to(&mut figures);

@@ -4,7 +4,7 @@ use super::table::Known;
 use crate::log::Log;
 use crate::text;
 
-/// Logs the first fault of a kind; false if logging failed.
+/// Logs the first fault of a kind; returns false if logging failed.
 pub(super) fn write(log: &Log, known: &Known) -> bool {
     log.write(&message(known), &fields(known))
 }

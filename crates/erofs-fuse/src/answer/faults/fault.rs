@@ -5,8 +5,8 @@ use erofs_engine::{Error, FileFault};
 
 use crate::text;
 
-/// Maximum length of a line in bytes. Apart from the image's path, lines of the engine are far
-/// shorter.
+/// Maximum length of a line in bytes. Apart from the image's path, the engine's error messages are
+/// far shorter.
 const LONGEST_LINE: usize = 2048;
 
 /// The parts of an error that are logged.

@@ -28,7 +28,7 @@ pub(super) fn find_path(
     if wanted == root {
         return Some(b"/".to_vec());
     }
-    // Directories that are still on the network are not fetched for the search.
+    // The search does not wait for directories that would have to be fetched.
     let request = engine.request(ReadContext::Worker).without_waiting();
     let begin = Instant::now();
     let mut search = Search {

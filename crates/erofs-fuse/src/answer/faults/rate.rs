@@ -34,7 +34,7 @@ impl Rate {
         has
     }
 
-    /// Whether the last line was taken just now.
+    /// Whether no further line may be logged at present.
     pub(super) fn is_empty(&self) -> bool {
         self.lines == 0
     }

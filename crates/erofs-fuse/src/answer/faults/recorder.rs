@@ -30,9 +30,9 @@ pub(crate) struct FaultRecorder {
     /// Guarded by its own lock, which serving and other threads share; never held during a system
     /// call.
     table: PiMutex<FaultTable>,
-    /// Readable when there is something for the log.
+    /// Readable when there is something to log.
     news: EventFd,
-    /// The thread that logs.
+    /// Requests the thread that logs.
     demand: Demand,
     closing: AtomicBool,
     /// Set once, when the image has certainly changed since it was mounted.
@@ -146,7 +146,6 @@ impl FaultRecorder {
         is_certain
     }
 
-    /// Returns the figures for the live counters.
     pub(crate) fn figures(&self) -> FaultFigures {
         let name = self.log.name();
         // Format without the lock, since it takes long.

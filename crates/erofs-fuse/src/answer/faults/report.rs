@@ -14,7 +14,7 @@ figures::figures! {
     /// Requests that failed because of a fault in the image.
     #[derive(Debug, Default, Serialize)]
     pub(crate) struct FaultFigures {
-        /// Since the mount began.
+        /// Counts since the mount began.
         #[serde(flatten)]
         pub(super) totals: Totals,
         /// Destination of the log.
@@ -30,7 +30,7 @@ figures::figures! {
     /// One kind of fault.
     #[derive(Debug, Serialize)]
     pub(super) struct KnownFault {
-        /// Number of requests that it failed.
+        /// Number of requests that failed because of it.
         pub(super) count: u64,
         /// Time of the first failure, in seconds since 1970.
         first_s: u64,

@@ -11,20 +11,19 @@ use super::fault::Fault;
 /// forgotten, and counts as new if it occurs again.
 pub(super) const KEPT: usize = 64;
 
-/// All known faults.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FaultTable {
     /// Ordered by time; the latest is last.
     pub(super) known: Vec<Known>,
     pub(super) totals: Totals,
-    /// The files of the image have changed.
+    /// The change of the image's files, if there was one.
     pub(super) change: Option<Change>,
     /// Whether `change` was logged, or the log refused it.
     change_logged: bool,
 }
 
 figures::figures! {
-    /// Since the mount began.
+    /// Counts since the mount began.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
     pub(super) struct Totals {
         /// Requests that failed because of a fault in the image.
@@ -51,7 +50,7 @@ pub(super) struct Known {
 }
 
 impl FaultTable {
-    /// Counts a fault; true if the fault is the first of its kind.
+    /// Counts a fault; returns true if the fault is the first of its kind.
     pub(super) fn count(&mut self, fault: Fault, now: SystemTime) -> bool {
         self.totals.count += 1;
         let at = self
@@ -80,7 +79,7 @@ impl FaultTable {
         true
     }
 
-    /// Notes a change of the image; true if it is new.
+    /// Notes a change of the image; returns true if it is new.
     pub(super) fn changed(&mut self, change: Change) -> bool {
         let known = self.change.as_ref();
         let is_news = known.is_none_or(|known| change.is_certain && !known.is_certain);

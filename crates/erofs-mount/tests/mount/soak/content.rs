@@ -13,7 +13,7 @@ use crate::request;
 /// symlinks.
 const DEPTH: usize = 3;
 
-/// Paths from the root, and content.
+/// Files: their paths from the root, and their content.
 pub type Files = Arc<Vec<(PathBuf, Vec<u8>)>>;
 
 #[derive(Clone)]

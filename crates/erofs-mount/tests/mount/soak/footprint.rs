@@ -32,15 +32,15 @@ impl Footprint {
     }
 
     pub fn of_this_process() -> Self {
-        // Leave its memory out, because it holds the content of the images.
+        // Leave out the memory of this process, which holds the content of the images.
         Self {
             memory_kib: 0,
             ..Self::of(rustix::process::getpid())
         }
     }
 
-    /// Checks for growth. One more descriptor may exist for a moment, and threads may have been
-    /// started since.
+    /// Checks for growth. A few more descriptors may exist for a moment, and a few threads may have
+    /// been started since.
     pub fn has_not_grown(self, first: Self, what: &str, slack_kib: u64) {
         println!("soak: {what}: {first:?}, then {self:?}");
         let few = self.descriptors <= first.descriptors + 6 && self.threads <= first.threads + 5;

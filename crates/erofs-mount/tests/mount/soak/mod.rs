@@ -30,8 +30,8 @@ pub const TESTS: &[Test] = tests![a_long_life_leaves_nothing_behind];
 /// Number of latest steps that are shown if one fails.
 const SHOWN: usize = 12;
 
-/// Number of mounts at a time. The first two live from beginning to end, the first with deaths and
-/// upgrades and the second without, and are checked for growth.
+/// Number of mounts at a time. The first two exist throughout the test, and their processes are
+/// checked for growth; the first goes through deaths and upgrades, and the second does not.
 const SLOTS: usize = 4;
 const DYING: usize = 0;
 const CALM: usize = 1;
@@ -189,7 +189,7 @@ impl Soak {
         }
     }
 
-    /// Takes a step; false if the step is not possible now.
+    /// Takes a step; returns false if the step is not possible now.
     fn step(&mut self, step: Step, number: usize) -> bool {
         let random = &mut self.random;
         let slot = &mut self.slots[number];

@@ -22,8 +22,7 @@ use crate::{pid_of, request, soon};
 
 const READERS: u64 = 2;
 
-/// One death fewer than the number that ends a mount, and a bit more than the time in which deaths
-/// count.
+/// Fewer deaths than end a mount, and a little more than the time within which deaths count.
 const DEATHS: usize = 3;
 const WITHIN: Duration = Duration::from_secs(11);
 
@@ -59,7 +58,7 @@ impl Drop for Directory {
     }
 }
 
-/// State shared by its readers.
+/// The state that the readers of a slot share.
 struct Shared {
     files: Files,
     root: PathBuf,
@@ -242,7 +241,7 @@ impl Slot {
         group.iter().for_each(MemoryGroup::release);
         self.groups.extend(group);
         let deaths = restarts(&self.place) - before;
-        assert!(deaths <= 1, "{deaths} servers died for want of memory");
+        assert!(deaths <= 1, "{deaths} servers died for lack of memory");
     }
 
     /// Truncates the image file while it is served. No reader gets wrong bytes.
