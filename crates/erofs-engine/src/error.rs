@@ -23,7 +23,7 @@ pub enum Error {
         /// The system's reason.
         source: Arc<io::Error>,
     },
-    /// A file could not be fetched from its URL, which the line names.
+    /// A file could not be fetched from its URL, which the error names.
     #[error("{0}")]
     Remote(Arc<io::Error>),
     /// The image as a whole is not usable.
@@ -106,7 +106,7 @@ pub enum FileFault {
         /// The codec and the reason.
         source: DecodeError,
     },
-    /// Structures of this kind that lead back to themselves.
+    /// Structures of this kind refer to each other in a cycle.
     #[error("{0}")]
     Loop(&'static str),
     /// A request needs more work than any valid image causes.
@@ -115,10 +115,10 @@ pub enum FileFault {
     /// Not enough memory for a buffer of this many bytes.
     #[error("no memory for a buffer of {0} bytes")]
     Memory(usize),
-    /// A helping thread ended before its part of a request, this many bytes, was done (a bug).
+    /// A helping thread ended before it had read this many bytes of a request (a bug).
     #[error("{0} bytes were not read: the thread that read them panicked")]
     Unfinished(usize),
-    /// Not a directory, not a symlink, and so on.
+    /// The inode is of the wrong kind: not a directory, not a symlink, and so on.
     #[error("{what}")]
     Kind {
         /// The kind that was required.
@@ -198,7 +198,7 @@ impl Error {
         }
     }
 
-    /// Memory or threads are not available at start-up.
+    /// An error for memory or threads that are not available at start-up.
     pub(crate) fn start(source: io::Error) -> Self {
         Error::Start(Arc::new(source))
     }
@@ -218,7 +218,7 @@ impl Error {
         }
     }
 
-    /// The errno of a filesystem's reply.
+    /// The errno for a filesystem's reply.
     pub fn errno(&self) -> i32 {
         match self {
             Error::Open { source, .. } => source.raw_os_error().unwrap_or(errno::EIO),

@@ -121,8 +121,8 @@ impl FromStr for Offset {
 /// Bytes of decoded pclusters cached by default.
 ///
 /// The kernel's page cache keeps what a FUSE mount returns, so only partly read pclusters are worth
-/// caching, a few for each reader. 8 MiB hold 60 pclusters of the common 64 KiB size (about 133 KiB
-/// decoded), and are little compared with the 16 MiB for everything else.
+/// caching, a few for each reader. 8 MiB holds 60 pclusters of the common 64 KiB size (about 133
+/// KiB decoded), and is little compared with the 16 MiB for everything else.
 pub const DEFAULT_CACHE_BYTES: u64 = 8 << 20;
 
 /// How to open an image.
@@ -132,7 +132,7 @@ pub struct EngineOptions {
     pub workers: WorkersMode,
     /// Priority of the workers.
     pub hipri: Hipri,
-    /// Whether a thread follows the load and CPU hotplug. If not, the caller calls
+    /// Whether a thread follows the load and CPU hotplug. If false, the caller must call
     /// [`Engine::check_load`](crate::Engine::check_load) and
     /// [`Workers::check_cpus`](cpu_workers::Workers::check_cpus).
     pub watches: bool,

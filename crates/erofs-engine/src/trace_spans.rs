@@ -1,8 +1,8 @@
-//! Trace spans: records for a recorder of what a mount's threads did, and when.
+//! Trace spans: what the threads of a mount did, and when, for a program that records them.
 //!
 //! While tracing is off, a span costs one relaxed load. A recorder turns tracing on for some
 //! seconds by fetching the recorded trace spans ([`TraceSpans::take`]), and fetches again before
-//! this time is over. If the recorder is killed, tracing therefore ends.
+//! that time is over. If the recorder is killed, tracing therefore ends.
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

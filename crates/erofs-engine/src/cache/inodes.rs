@@ -34,7 +34,7 @@ impl Inodes {
         }
     }
 
-    /// Like [`get`](Self::get), without a reference count that threads share.
+    /// Like [`get`](Self::get), but without a reference count that threads share.
     pub(crate) fn borrow(
         &self,
         nid: Nid,

@@ -26,7 +26,7 @@ impl MetadataCache {
         Self(Windows::new(share.max(LEAST), BLOCK))
     }
 
-    /// Fills `buf` from byte `offset` of `source`, to which the cache belongs.
+    /// Fills `buf` from byte `offset` of `source`, whose blocks this cache holds.
     pub(crate) fn read(&self, source: &dyn ReadAt, buf: &mut [u8], offset: u64) -> io::Result<()> {
         let end = offset.checked_add(buf.len() as u64);
         if buf.len() > LONGEST || end.is_none_or(|end| end > source.size()) {

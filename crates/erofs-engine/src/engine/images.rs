@@ -97,7 +97,7 @@ impl Images {
 /// An image's position in the tree, while it is read.
 struct Place<'a> {
     above: &'a [DataPath],
-    /// The number of all images.
+    /// Number of images in the tree.
     count: usize,
     common: &'a Arc<Common>,
     ignore_checksum: bool,

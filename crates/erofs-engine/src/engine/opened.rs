@@ -29,7 +29,7 @@ pub struct Opened {
     pub(crate) options: EngineOptions,
     /// The images, the top one first.
     pub(crate) images: Vec<ImageFiles>,
-    /// Memory that is already locked, if the system allowed that.
+    /// The page pool, already locked in memory if the system allowed that.
     pub(crate) pool: Arc<PagePool>,
     /// Memory of the cache's size, allocated as needed; `None` without a cache.
     pub(crate) cache_memory: Option<Arc<PagePool>>,
@@ -97,7 +97,7 @@ impl Opened {
     /// Like [`new`](Self::new), with an image that is already open; messages call it `name`.
     ///
     /// # Errors
-    /// As for `new`.
+    /// The same errors as for `new`.
     pub fn from_file(file: File, name: &Path, options: &EngineOptions) -> Result<Opened, Error> {
         let device = Device::from_file(file, name, base(options));
         let device = device.map_err(|source| Error::Open {
@@ -107,7 +107,7 @@ impl Opened {
         Self::fetched(Some(Arc::new(device)), name, options)
     }
 
-    /// Opens the images, with a process that fetches files at URLs.
+    /// Opens the images, and starts a process that fetches files at URLs.
     fn fetched(
         primary: Option<Arc<Device>>,
         path: &Path,

@@ -6,8 +6,8 @@ use erofs_format::{Inode, Nid};
 
 use crate::cache::ReadCache;
 
-/// Number of image directories whose position in the tree is cached. The kernel's directories are
-/// requested most; any other is found again by its path.
+/// Number of image directories whose position in the tree is cached. Most requests are for
+/// directories that the kernel has cached; any other directory is found again by its path.
 const PARTS_KEPT: u64 = 8192;
 
 /// Length of a path, in bytes, that weighs as much as a part.
@@ -32,9 +32,9 @@ pub(crate) struct MergedDirectory {
 pub(crate) struct Part {
     /// Its inode, with the number in the tree.
     pub inode: Arc<Inode>,
-    /// Whether names in it are whiteouts of a tar archive.
+    /// Whether it has names that are whiteouts of a tar archive.
     pub has_tar_marks: bool,
-    /// Whether empty files in it may be whiteouts.
+    /// Whether its empty files may be whiteouts.
     pub has_marked_files: bool,
 }
 

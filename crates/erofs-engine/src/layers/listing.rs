@@ -60,7 +60,7 @@ pub(crate) struct Cursor {
 pub(crate) type SameName = Vec<(usize, PartEntry)>;
 
 /// Takes the entries that share the next name; returns none at the end. Each cursor must have
-/// entries or have ended.
+/// entries or be at its end.
 pub(crate) fn next(cursors: &mut [Cursor]) -> SameName {
     let fronts = cursors.iter().filter_map(|cursor| cursor.entries.front());
     let Some(name) = fronts.map(|entry| entry.name.clone()).min() else {

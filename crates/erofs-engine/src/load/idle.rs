@@ -1,4 +1,4 @@
-//! Which CPUs of a mount have no idle time, from `/proc/stat` (proc_stat(5)).
+//! Determines which CPUs of a mount have no idle time, from `/proc/stat` (proc_stat(5)).
 //!
 //! [`runnable`](crate::load::runnable) reads the number of runnable threads of the whole
 //! machine, which shows neither which CPUs are busy nor whether they belong to the mount.
@@ -22,7 +22,8 @@ const TICK_NS: u64 = 10_000_000;
 /// A program that reads from a mount takes about as much CPU time as its server.
 const WITH_READERS: f64 = 2.0;
 /// A CPU is busy if its share of idle time is below `LITTLE` and other programs use more than
-/// `MUCH` of it. It stops being busy at twice that idle time, or at half of that share for others.
+/// `MUCH` of it. It stops being busy at twice that idle time, or when other programs use half of
+/// that share.
 const LITTLE: f64 = 0.25;
 const MUCH: f64 = 0.4;
 

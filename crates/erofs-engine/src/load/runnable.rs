@@ -91,8 +91,8 @@ pub(crate) struct Others {
 impl Others {
     /// Lowest limit: less is just a short burst between two samples.
     pub(crate) const LEAST: f64 = 0.5;
-    /// Number of CPUs to keep free. On two CPUs one busy program, even one that sleeps at times,
-    /// takes the free one.
+    /// Number of CPUs to keep free. On two CPUs a single busy program exceeds the limit, even if it
+    /// sometimes sleeps.
     const FREE: f64 = 1.25;
 
     pub(crate) fn new(cpus: usize) -> Self {
@@ -144,7 +144,7 @@ impl Others {
         let others = if stale { others / 2.0 } else { others };
         self.average += (others - self.average) * weight;
         self.last = sample;
-        // Hysteresis, because the state would flutter otherwise.
+        // Hysteresis keeps the state from fluttering.
         let bound = match self.many {
             true => self.limit / 2.0,
             false => self.limit,

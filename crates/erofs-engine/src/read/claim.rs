@@ -111,8 +111,8 @@ impl Key {
     }
 }
 
-/// Decoded size of a small pcluster: the table has a slot for each such pcluster that fits the
-/// capacity.
+/// Decoded size of a small pcluster: the table has a slot for each pcluster of this size that fits
+/// into the capacity.
 const SMALL_BYTES: u64 = 8 << 10;
 
 /// Result of claiming a pcluster.
@@ -127,7 +127,7 @@ pub(crate) enum Claim<'a> {
     Leader(DecodeLease<'a>),
 }
 
-/// The pclusters of an image.
+/// The pclusters of all images that are cached or being decoded.
 #[derive(Debug)]
 pub(crate) struct PclusterTable {
     /// Cached pclusters. Hits take no lock.
@@ -196,9 +196,9 @@ impl PclusterTable {
     }
 }
 
-/// The duty to decode a claimed pcluster. If it is dropped without bytes (after a failure, which
-/// concerns only this reader, or a panic), the waiters return to the table, where one of them takes
-/// over.
+/// The duty to decode a claimed pcluster. If the lease is dropped without bytes (after a failure,
+/// which concerns only this reader, or a panic), the waiters return to the table, where one of them
+/// takes over.
 #[derive(Debug)]
 pub(crate) struct DecodeLease<'a> {
     table: &'a PclusterTable,
@@ -207,7 +207,7 @@ pub(crate) struct DecodeLease<'a> {
 }
 
 impl DecodeLease<'_> {
-    /// Ends the lease with bytes for the waiters; the caller keeps them alive, not the cache.
+    /// Ends the lease with bytes for the waiters, which the caller and not the cache keeps alive.
     pub(crate) fn publish(self, decoded: Decoded) {
         self.end(Some(decoded));
     }
