@@ -26,7 +26,7 @@ pub(crate) struct Devices {
     /// Size of each device in bytes, the primary one first.
     sizes: Vec<u64>,
     pub slots: Vec<DeviceSlot>,
-    /// A single device contains all others.
+    /// Whether the primary device contains all others.
     flat: bool,
     block_bits: u8,
 }
@@ -202,7 +202,7 @@ fn read_table(meta: &Meta<'_>, superblock: &Superblock) -> Result<Vec<DeviceSlot
         .collect()
 }
 
-/// The upper halves are meaningless except in 48-bit images.
+/// Decodes a slot. The upper halves of its fields are meaningless except in 48-bit images.
 fn parse_slot(raw: &RawDeviceSlot, superblock: &Superblock) -> DeviceSlot {
     let wide = superblock.has(incompat::BIT48);
     let whole = |low: u32, high: u16| match wide {

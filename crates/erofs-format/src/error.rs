@@ -86,9 +86,9 @@ pub enum ErrorClass {
     NotErofs,
     /// An unknown feature, or devices that do not match (EOPNOTSUPP).
     Unsupported,
-    /// EUCLEAN, which the kernel calls EFSCORRUPTED.
+    /// A contradiction in the image (EUCLEAN, which the kernel calls EFSCORRUPTED).
     Corrupted,
-    /// EIO.
+    /// A failed read (EIO).
     Io,
 }
 

@@ -9,7 +9,7 @@ pub struct Extent {
     pub logical: u64,
     /// Bytes of the file, from `logical`, that it supplies: never 0, never beyond the file's size.
     pub length: u64,
-    /// Their location.
+    /// Where these bytes are stored.
     pub kind: ExtentKind,
 }
 
@@ -61,9 +61,10 @@ pub enum ExtentKind {
 /// The location of a pcluster's stored bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Location {
-    /// Number of the device: 0 is the image, and 0 if `metabox`.
+    /// Number of the device; 0 is the image, and is also used if `metabox` is true.
     pub device: u16,
-    /// The bytes are in the decoded metabox (tail packing of an inode that is stored there).
+    /// Whether the bytes are in the decoded metabox (tail packing of an inode that is stored
+    /// there).
     pub metabox: bool,
     /// Byte offset, not always a multiple of the block size.
     pub physical: u64,

@@ -48,7 +48,7 @@ pub struct Superblock {
     pub device_slot: u16,
     /// Number of long xattr name prefixes.
     pub xattr_prefix_count: u8,
-    /// Where they start, in units of 4 bytes.
+    /// Where the long prefixes start, in units of 4 bytes.
     pub xattr_prefix_start: u32,
     /// The names of an inode's xattrs may be tested with its bloom filter.
     pub xattr_filter: bool,

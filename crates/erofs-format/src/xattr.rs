@@ -172,7 +172,7 @@ fn visit_shared(image: Reader<'_>, ids: &[u8], each: &mut dyn FnMut(Xattr) -> bo
     for id in ids.chunks_exact(4) {
         let meta = image.meta(in_metabox)?;
         let id = u32::from_le_bytes([id[0], id[1], id[2], id[3]]);
-        // Neither 2^48 nor 2^34 can overflow the sum.
+        // Cannot overflow: the base is below 2^48, the rest below 2^34.
         let offset = base + u64::from(id) * 4;
         let raw: RawXattrEntry = meta.get(offset)?;
         let mut payload = vec![0; payload_length(&raw)];

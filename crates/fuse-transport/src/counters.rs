@@ -13,8 +13,8 @@ use crate::wire::Opcode;
 
 const KINDS: usize = Opcode::ALL.len();
 
-/// Number of CPUs that are counted separately; requests served on higher CPUs count for the last
-/// one.
+/// Number of CPUs that are counted separately; requests served on CPUs with higher numbers count
+/// for the last one.
 const CPUS: usize = 256;
 
 /// Number of buckets, one per power of two.
@@ -181,8 +181,8 @@ figures::figures! {
     }
 }
 
-/// The counters of a new channel, among those of all channels. A channel that ended leaves its
-/// counters to the next one of its transport.
+/// Returns counters for a new channel: those of a channel of the same transport that has ended, or
+/// new ones, which are added to `all`.
 pub(crate) fn for_channel(all: &mut Vec<Arc<Counters>>, ring: bool) -> Arc<Counters> {
     let is_free = |set: &&Arc<Counters>| set.ring == ring && Arc::strong_count(set) == 1;
     if let Some(free) = all.iter().find(is_free) {

@@ -74,7 +74,7 @@ pub(crate) struct Queue {
 /// A worker's entry that should be taken out.
 pub(crate) struct Asked {
     pub(crate) cpu: usize,
-    /// The file that the request for it names.
+    /// The file named by the request that takes the entry out.
     pub(crate) file: u64,
 }
 
@@ -233,7 +233,7 @@ pub(crate) struct Turn<'o> {
 }
 
 impl Turns {
-    /// Notes that the thread took a request from that queue.
+    /// Notes that the thread took a request from queue `number`.
     pub(crate) fn take(&mut self, order: &EntryOrder, number: u16) {
         self.idle = order.queue(number).and_then(Queue::idle_since);
     }

@@ -67,7 +67,7 @@ impl std::fmt::Display for TakenRequest {
 pub struct RequestsInFlight {
     words: SharedWords<WORDS>,
     next_slot: AtomicUsize,
-    /// Held by a thread that serves a repeated request, one by one.
+    /// Held while a repeated request is served, if these are served one by one.
     turn: PiMutex<()>,
 }
 

@@ -25,9 +25,9 @@ pub(crate) struct ReaderCpu {
 }
 
 impl ReaderCpu {
-    /// The CPU of the thread `tid`; `None` if it cannot be known (a thread that has ended, one in
-    /// another PID namespace, `/proc` inaccessible). `here` is the CPU of the caller, `now_ns` the
-    /// time.
+    /// The CPU of the thread `tid`; `None` if it cannot be determined (a thread that has ended, one
+    /// in another PID namespace, `/proc` inaccessible). `here` is the CPU of the caller, `now_ns`
+    /// the time.
     pub(crate) fn sample(&mut self, tid: u32, here: usize, now_ns: u64) -> Option<usize> {
         self.cpu = self.read(tid);
         let pause = match self.cpu {

@@ -17,8 +17,8 @@ pub(crate) struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// Parses one read of the device, which has exactly one request. An error carries the header,
-    /// if there is one, so that the request can be refused.
+    /// Parses the result of one read of the device, which is exactly one request. An error carries
+    /// the header, if there is one, so that the request can be refused.
     pub(crate) fn from_device(bytes: &'a [u8]) -> Result<Self, Option<InHeader>> {
         let (header, body) = InHeader::read_from_prefix(bytes).map_err(|_| None)?;
         if header.len as usize != bytes.len() {

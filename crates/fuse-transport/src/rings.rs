@@ -1,5 +1,5 @@
-//! The rings of one mount, created before the handshake, and before a sandbox that forbids creating
-//! any.
+//! The rings of one mount, created before the handshake and before the process enters a sandbox
+//! that forbids creating any.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};

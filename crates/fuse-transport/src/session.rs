@@ -213,8 +213,8 @@ impl Session {
         DeferredChannel::open(&self.connection)
     }
 
-    /// The channel of one CPU's queue, for the calling thread, which should be pinned there. Only
-    /// the thread that opened this channel can use it. Open the overflow channel first.
+    /// The channel of one CPU's queue, for the calling thread, which should be pinned to that CPU.
+    /// Only the thread that opened this channel can use it. Open the overflow channel first.
     ///
     /// # Errors
     /// The kernel's refusal, or EOPNOTSUPP if io_uring was not agreed on.

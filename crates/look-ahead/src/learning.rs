@@ -32,7 +32,7 @@ pub(crate) fn profile(recording: &Recording, place: &dyn Fn(u64) -> Option<Place
         read: recording.windows.iter().map(|window| window.ino).collect(),
     };
     let mut builder = Builder::default();
-    // The limits of the profile are kept: anything beyond them is left out.
+    // Anything beyond the limits of a profile is left out.
     let listed = places.list(&mut builder);
     places.look_up(&mut builder, &listed);
     places.read(&mut builder);
@@ -76,8 +76,8 @@ impl Places<'_> {
         listed.into_keys().collect()
     }
 
-    /// Files that are read are found when they are opened, and so are directories on the way to
-    /// something.
+    /// Files that are read are found when they are opened, and so are the directories on the way to
+    /// them.
     fn look_up(&self, builder: &mut Builder, listed: &HashSet<u64>) {
         for looked_up in &self.recording.names {
             let is_known = looked_up.found.is_some_and(|found| {

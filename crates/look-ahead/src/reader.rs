@@ -115,7 +115,7 @@ impl Reader {
         })
     }
 
-    /// The name of the file with what launches taught; may be any bytes.
+    /// The name of the file that holds what launches have taught; may be arbitrary bytes.
     pub fn file(&self) -> Vec<u8> {
         let length = self.shared.get(FILE_LENGTH);
         self.shared.bytes(FILE_AT, length, FILE_BYTES)

@@ -54,7 +54,7 @@ impl Turns {
         self.changed.notify_all();
     }
 
-    /// The program of these replays was launched: they go first.
+    /// Called when the program of these replays was launched: they go first.
     pub(crate) fn launched(&self, is_of_program: impl Fn(&Replay) -> bool) {
         let mut state = self.state.lock();
         let (first, others): (VecDeque<Turn>, _) = std::mem::take(&mut state.queue)
@@ -69,7 +69,7 @@ impl Turns {
         self.changed.notify_all();
     }
 
-    /// Whether programs that were not launched wait.
+    /// Sets whether programs that were not launched have to wait.
     pub(crate) fn hold(&self, is_held: bool) {
         let mut state = self.state.lock();
         let is_new = std::mem::replace(&mut state.is_held, is_held) != is_held;

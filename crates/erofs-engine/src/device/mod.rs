@@ -348,8 +348,8 @@ impl HashDevice for Bound<'_, Device> {
     }
 }
 
-/// Fills `buf` from byte `offset` of a file by calling `read`. Fails if `read` keeps returning no
-/// bytes, as it does on some filesystems.
+/// Fills `buf` from byte `offset` of a file by calling `read`. Fails if `read` returns no bytes:
+/// the file may be on a filesystem that returns none forever.
 fn read_whole(
     mut offset: u64,
     mut buf: &mut [u8],

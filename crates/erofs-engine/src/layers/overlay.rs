@@ -118,7 +118,7 @@ pub(crate) fn is_whiteout(inode: &Inode) -> bool {
     inode.file_type() == FileType::CharDevice && inode.rdev == DeviceNumber::default()
 }
 
-/// The name of the whiteout that hides `name` in a tar archive; `None` if there can be none.
+/// The name of the whiteout that hides `name` in a tar archive; `None` if `name` is too long.
 pub(crate) fn tar_whiteout(name: &[u8]) -> Option<Vec<u8>> {
     let is_short = TAR_PREFIX.len() + name.len() <= LONGEST_NAME;
     is_short.then(|| [TAR_PREFIX, name].concat())

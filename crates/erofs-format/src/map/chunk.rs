@@ -20,7 +20,7 @@ const FORMAT: u32 = 0xffff;
 const JOIN: u64 = 256;
 
 impl Inode {
-    /// Bytes in a chunk; none if the inode has no chunks.
+    /// Bytes in a chunk; `None` if the inode has no chunks.
     pub fn chunk_size(&self, superblock: &Superblock) -> Option<u64> {
         let bits = u32::from(superblock.block_bits) + (self.union_bits & BLOCK_BITS);
         (self.layout() == DataLayout::ChunkBased).then_some(1 << bits)

@@ -148,7 +148,7 @@ fn coding(inode: &Inode, index: &Index, head: &Lcluster, stored: Coding) -> Resu
     }
 }
 
-/// See [`Image::contradiction`].
+/// See [`Reader::contradiction`].
 pub(super) fn contradiction(image: Reader<'_>, inode: &Inode, index: &Index) -> Option<u64> {
     let mut at = 0;
     while at < inode.size {
@@ -173,7 +173,7 @@ pub(super) fn contradiction(image: Reader<'_>, inode: &Inode, index: &Index) -> 
     None
 }
 
-/// Whether an entry marks its pcluster as a hole; see [`Image::has_holes`].
+/// Whether an entry marks its pcluster as a hole; see [`Reader::has_holes`].
 pub(super) fn has_holes(
     image: Reader<'_>,
     inode: &Inode,

@@ -14,7 +14,7 @@ pub fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../erofast/tests/fixtures")
 }
 
-/// The large set, which is beside some checkouts.
+/// The large set of images, which is present beside some checkouts.
 fn shared() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/images")
 }

@@ -35,8 +35,8 @@ impl InitFlags {
     pub const INIT_EXT: Self = Self(1 << 30);
     /// The kernel can send requests again that a dead server left unanswered, and marks them.
     pub const HAS_RESEND: Self = Self(1 << 39);
-    /// The mount may be cloned with mapped owners. Requested only if the kernel checks permissions:
-    /// it would refuse the handshake otherwise.
+    /// The mount may be cloned with mapped owners. Requested only if the kernel checks permissions,
+    /// because otherwise it would refuse the handshake.
     pub const ALLOW_IDMAP: Self = Self(1 << 40);
     /// Requests may come over io_uring.
     pub const OVER_IO_URING: Self = Self(1 << 41);

@@ -36,7 +36,7 @@ impl StoreOut {
 
 const _: () = assert!(size_of::<StoreOut>() == 24);
 
-/// Makes the kernel send a file's bytes in the page cache (`fuse_notify_retrieve_out`), as a
+/// Makes the kernel send bytes of a file from the page cache (`fuse_notify_retrieve_out`), as a
 /// request of the kind NOTIFY_REPLY, which no program waits for. The [`OutHeader`] before it has
 /// [`RetrieveOut::CODE`] in place of an error and 0 in place of a request.
 #[repr(C)]

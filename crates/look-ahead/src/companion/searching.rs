@@ -1,5 +1,5 @@
-//! Names that a recording lacks: from what was noted, from replays, and by listing directories of
-//! the mount.
+//! Finds names that a recording lacks: from what was noted, from replays, and by listing
+//! directories of the mount.
 
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
@@ -9,13 +9,13 @@ use super::Companion;
 use crate::client;
 use crate::learning::{self, Place};
 
-/// The most directory entries that are searched for names.
+/// Maximum number of directory entries that are searched for names.
 const MOST_ENTRIES: usize = 1 << 15;
 
 /// Time to find names during a launch.
 const SOME_NAMES: Duration = Duration::from_millis(20);
 
-/// The modes of entries of which only the place is known.
+/// The modes assumed for entries of which only the path is known.
 const DIRECTORY: u32 = 0o040_555;
 const FILE: u32 = 0o100_444;
 
