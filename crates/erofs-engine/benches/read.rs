@@ -71,7 +71,7 @@ fn made() -> Result<Vec<PathBuf>> {
             images.push(image);
         } else {
             let _ = fs::remove_file(&image);
-            println!("skipped: {codec}: mkfs.erofs is missing or does not know it");
+            println!("skipped: {codec}: mkfs.erofs is missing or does not support it");
         }
     }
     Ok(images)

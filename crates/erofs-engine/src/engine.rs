@@ -137,7 +137,7 @@ impl Engine {
             CpuContention::new(workers.as_ref(), options.hipri, load_files, &mut notices);
         let contention = Arc::new(contention.map_err(Error::start)?);
         // Workers start with real-time priority: if the CPUs are already busy, no request has to
-        // wait for the one that would detect that.
+        // wait until this is detected.
         contention.check();
         let watch_thread = match &workers {
             Some(workers) if options.watches => {
@@ -166,7 +166,7 @@ impl Engine {
         Ok(Arc::new(engine))
     }
 
-    /// The structures of the image, or of the top one of several.
+    /// The structures of the image or, if there are several, of the top one.
     pub fn image(&self) -> &Image {
         &self.images.top().image
     }
@@ -192,7 +192,7 @@ impl Engine {
         self.images.roots()
     }
 
-    /// Path of the image as the caller specified it, or of the top one of several.
+    /// Path of the image, or of the top one of several, as the caller specified it.
     pub fn name(&self) -> &str {
         &self.images.top().name
     }
@@ -256,8 +256,8 @@ impl Engine {
     fn read_inode(&self, request: &Request<'_>, nid: Nid) -> Result<Inode, Error> {
         let mut inode = self.read_own_inode(request, nid)?;
         if self.is_merged(request, &inode)? {
-            // As in overlayfs: programs that derive the number of subdirectories from the link
-            // count find none.
+            // As in overlayfs: a link count of 1 tells programs not to derive the number of
+            // subdirectories from it.
             inode.nlink = 1;
         }
         self.lend(request, &mut inode)?;
@@ -616,7 +616,7 @@ impl Engine {
     /// for the structures that locate them, but not for the bytes.
     ///
     /// # Errors
-    /// The errors of the network.
+    /// Errors of the network.
     pub fn fetch_ahead(&self, parts: &[(Nid, Range<u64>)]) -> io::Result<()> {
         if !self.is_remote() {
             return Ok(());
@@ -656,7 +656,7 @@ impl Engine {
         }
     }
 
-    /// Finds where bytes are stored, including the number of the image.
+    /// Finds where bytes are stored, and the number of the image that stores them.
     fn stored(
         &self,
         request: &Request<'_>,

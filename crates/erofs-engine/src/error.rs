@@ -57,7 +57,7 @@ pub enum Error {
         image: Arc<str>,
         /// The inode.
         nid: Nid,
-        /// Its number in its image, if `nid` is a number among several images.
+        /// The inode's number in its own image; `nid` differs from it if there are several images.
         own_nid: Nid,
         /// The fault.
         fault: FileFault,
@@ -83,10 +83,10 @@ pub enum Error {
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileFault {
-    /// Its structures cannot be used.
+    /// The file's structures cannot be used.
     #[error("{0}")]
     Format(Arc<erofs_format::Error>),
-    /// Its bytes could not be read from the image.
+    /// The file's bytes could not be read from the image.
     #[error("{length} bytes at {}: {source}", place(location))]
     Fetch {
         /// Where the bytes are stored.

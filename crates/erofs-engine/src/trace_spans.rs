@@ -20,7 +20,7 @@ const BUFFERS: usize = 16;
 /// Maximum number of spans in a buffer, 64 bytes each; later ones are counted as lost.
 const MOST: usize = 1 << 16;
 
-/// A section of a thread's time. Times are those of CLOCK_MONOTONIC.
+/// What a thread did during a period. Times are those of CLOCK_MONOTONIC.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Span {
     /// The kind of a request ("read"), or a part of serving one: "queue", "fetch", "decompress",
@@ -156,6 +156,6 @@ mod tests {
         assert_eq!((many.len(), lost), (MOST, 3));
         spans.until.store(1, Relaxed);
         spans.end(start, "fetch", 0, 0);
-        assert!(!spans.wanted(), "the recorder did not come back");
+        assert!(!spans.wanted(), "the recorder did not return");
     }
 }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 /// Result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An error of reading an image: one line with all numbers needed to find the fault.
+/// An error in reading an image: one line with all numbers needed to find the fault.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -58,7 +58,7 @@ pub enum Error {
         offset: u64,
         /// Length of the read.
         length: usize,
-        /// The reader's error.
+        /// The error of the underlying read.
         source: std::io::Error,
     },
 }

@@ -81,7 +81,7 @@ impl Image {
         Ok(image)
     }
 
-    /// Reads through `source`.
+    /// A reader of the image that gets bytes from `source`.
     pub fn reader<'a>(&'a self, source: &'a dyn Source) -> Reader<'a> {
         Reader {
             image: self,

@@ -21,7 +21,7 @@ use std::ops::Range;
 
 use crate::{DataLayout, Extent, Inode, Reader, Result};
 
-/// Extents of a file, each with its part of a range. Ends after an error.
+/// The extents of a file, each with its part of a range. The iterator ends after an error.
 #[derive(Clone, Debug)]
 pub struct Extents<'a> {
     image: Reader<'a>,

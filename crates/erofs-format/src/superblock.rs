@@ -50,7 +50,7 @@ pub struct Superblock {
     pub xattr_prefix_count: u8,
     /// Where the long prefixes start, in units of 4 bytes.
     pub xattr_prefix_start: u32,
-    /// The names of an inode's xattrs may be tested with its bloom filter.
+    /// Whether the names of an inode's xattrs may be tested with its bloom filter.
     pub xattr_filter: bool,
     /// Index of the long prefix that names the content digest of a file, if there is one.
     pub ishare_xattr_prefix: Option<u8>,

@@ -105,8 +105,8 @@ fn whole_name(namespace: u8, infix: &[u8], name: &[u8]) -> Option<Vec<u8>> {
     (split == namespace && !name.contains(&0)).then_some(name)
 }
 
-/// Calls `each` for the inline attributes and then the shared ones until it returns true. If a bit
-/// of the name filter is given, nothing is visited if the filter excludes the name.
+/// Calls `each` for the inline attributes and then the shared ones until it returns true. Given a
+/// bit of the name filter, visits nothing if the filter excludes the name.
 fn visit(
     image: Reader<'_>,
     inode: &Inode,
@@ -189,8 +189,8 @@ fn payload_length(raw: &RawXattrEntry) -> usize {
     usize::from(raw.name_len) + usize::from(raw.value_size.get())
 }
 
-/// The attribute, if it can be requested. A long prefix that is not in the table makes it unknown,
-/// and it is skipped, as in the kernel.
+/// The attribute, if it can be requested. As in the kernel, an attribute whose long prefix is not
+/// in the table is unknown, and is skipped.
 fn parse(image: &Image, raw: &RawXattrEntry, payload: &[u8]) -> Option<Xattr> {
     let (name, value) = payload.split_at(raw.name_len.into());
     let (namespace, infix) = match raw.name_index & LONG_PREFIX {

@@ -188,7 +188,7 @@ fn check_lookups(image: Reader<'_>, inode: &Inode) -> Vec<String> {
     let dot = entries.iter().any(|(name, _)| name == b".");
     if dot == inode.dot_omitted {
         wrong.push(format!(
-            "'.' is there: {dot}, left out: {}",
+            "'.' is present: {dot}, omitted: {}",
             inode.dot_omitted
         ));
     }

@@ -27,7 +27,7 @@ pub struct Restartable {
     /// The requests that the server is handling, shared with the process that replaces it.
     pub in_flight: Arc<RequestsInFlight>,
     /// Cloned, non-blocking descriptors, one per channel. Releasing a descriptor ends the requests
-    /// taken through it, so the other process also keeps all of them open.
+    /// taken through it, so the other process also keeps all descriptors open.
     pub clones: Vec<OwnedFd>,
 }
 
@@ -39,9 +39,9 @@ pub(crate) struct Connection {
     filesystem: Arc<dyn Filesystem>,
     /// Set by the handshake.
     protocol: OnceLock<Protocol>,
-    /// Set at start: bytes of the largest request.
+    /// Set at start: size of the largest request in bytes.
     max_request: usize,
-    /// Guarded by its own lock: as many sets as channels have been open at the same time.
+    /// Guarded by its own lock: as many sets as channels were ever open at the same time.
     counters: PiMutex<Vec<Arc<Counters>>>,
     /// Atomic: whether the mount has ended.
     ended: AtomicBool,
@@ -54,8 +54,8 @@ pub(crate) struct Connection {
     sent_to_self: AtomicU64,
     /// Set at start: shared with a successor of this process.
     in_flight: OnceLock<Arc<RequestsInFlight>>,
-    /// Guarded by its own lock: descriptors of the device that a successor takes over; if set,
-    /// channels open no others.
+    /// Guarded by its own lock: cloned descriptors of the device, for channels that are opened
+    /// later.
     clones: PiMutex<Vec<OwnedFd>>,
     /// Guarded by its own lock.
     deferred: DeferredQueue,

@@ -106,7 +106,7 @@ impl Counters {
 }
 
 figures::figures! {
-    /// How often each power of two occurred.
+    /// The number of values in the range of each power of two.
     #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
     pub struct Histogram {
         /// Number of values.
@@ -174,7 +174,7 @@ figures::figures! {
         pub by_cpu: Vec<u64>,
         /// Time from taking a request to its reply.
         pub run_ns: Histogram => histogram "request_run_seconds",
-        /// Requests by kind.
+        /// Time from taking a request to its reply, by kind.
         pub run_ns_by_kind: BTreeMap<&'static str, Histogram>,
         /// Sizes of the replies to reads, in bytes.
         pub read_bytes: Histogram,
@@ -293,7 +293,7 @@ mod tests {
         let next = for_channel(&mut all, false);
         next.add(&record(Opcode::Read, None));
         let another = for_channel(&mut all, false);
-        assert_eq!(all.len(), 3, "those in use are nobody else's");
+        assert_eq!(all.len(), 3, "counters in use are not shared");
         let sums = Statistics::gather(&[&*all[0], &ring, &another]);
         assert_eq!((sums.requests, sums.by_transport.dev_fuse), (2, 2));
     }

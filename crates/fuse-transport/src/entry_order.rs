@@ -30,7 +30,7 @@ use sys::clock::now_ns;
 /// How long one thread waits for another. Waking a sleeping thread takes about 10 us, or 50 us in a
 /// virtual machine, and two threads are woken.
 const PATIENCE: Duration = Duration::from_micros(200);
-/// After the order was reversed, it is left alone for this many times as long as reversing took.
+/// After a reversal, the order is left alone for this many times as long as the reversal took.
 const PAUSE: u64 = 10;
 
 /// States of a turn: none is in progress;
@@ -215,7 +215,7 @@ impl Queue {
     }
 }
 
-/// The overflow channel's part, for one thread.
+/// The overflow channel's part in turns, for one of its threads.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
     /// Number of requests that the worker had begun, if it was idle when this thread took its

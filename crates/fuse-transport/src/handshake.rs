@@ -22,7 +22,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// Number of pages in the largest request, in pages of the kernel's size.
+    /// Size of the largest request, in pages of the kernel's size.
     fn max_pages(&self, page: usize) -> u16 {
         let pages = self.max_request.div_ceil(page).max(1);
         u16::try_from(pages).unwrap_or(u16::MAX)

@@ -104,7 +104,7 @@ impl RequestsInFlight {
     /// Maps a file that [`create`](Self::create) created.
     ///
     /// # Errors
-    /// The kernel's refusal.
+    /// The kernel refuses to map the file.
     pub fn map(file: BorrowedFd<'_>) -> io::Result<Self> {
         Ok(Self {
             words: SharedWords::map(file)?,

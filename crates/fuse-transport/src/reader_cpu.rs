@@ -13,14 +13,14 @@ const SETTLED: Duration = Duration::from_millis(1);
 /// until a move is noticed, each request wakes two CPUs, which takes longer than a sample.
 const MOVING: Duration = Duration::from_micros(50);
 
-/// Samples the CPU of readers, for one serving thread.
+/// Samples the CPU on which readers run, for one serving thread.
 #[derive(Debug, Default)]
 pub(crate) struct ReaderCpu {
     /// The thread sampled last, and its open file.
     reader: Option<(u32, File)>,
     /// The CPU on which that thread last ran.
     cpu: Option<usize>,
-    /// Time of the next sample, ns.
+    /// Time of the next sample, in ns.
     next_ns: u64,
 }
 

@@ -86,7 +86,7 @@ impl<'r> ReadReply<'r> {
         }
     }
 
-    /// Bytes still wanted.
+    /// Number of bytes still wanted.
     pub fn room(&self) -> usize {
         self.buffer.len() - *self.length
     }

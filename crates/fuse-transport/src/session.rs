@@ -230,8 +230,8 @@ impl Session {
     /// [`device_channel`](Self::device_channel) must be served in addition.
     ///
     /// # Errors
-    /// As for [`cpu_channel`](Self::cpu_channel). If the kernel refuses an entry, requests arrive
-    /// on the device.
+    /// The same errors as for [`cpu_channel`](Self::cpu_channel). If the kernel refuses an entry,
+    /// requests arrive on the device.
     pub fn overflow_channel(self: &Arc<Self>) -> io::Result<Channel> {
         let prepared = self.overflow.lock().take();
         let prepared = match prepared {

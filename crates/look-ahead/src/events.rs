@@ -17,7 +17,7 @@ use crate::shared::{
     SLOT, SLOTS, Shared, TAIL, THREADS, UNTIL_ANY, WAITS, WANTED, slots_of, word_of,
 };
 
-/// Knowledge about an inode that a name leads to.
+/// What is known about an inode that a name leads to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Inode {
     /// Its number as seen by programs.
@@ -56,7 +56,7 @@ impl Events {
     /// Maps the file from [`create`](Self::create). `wake` is an eventfd.
     ///
     /// # Errors
-    /// The kernel's refusal, or it is another file.
+    /// The kernel refuses to map the file, or it is another file.
     pub fn map(file: BorrowedFd<'_>, wake: OwnedFd) -> io::Result<Self> {
         Ok(Self {
             shared: Shared::map(file)?,

@@ -12,7 +12,7 @@ use crate::recording::Recording;
 /// takes 20 us, an entry of a listing 3.
 const LIST_SHARE: u64 = 6;
 
-/// Bytes of a directory entry: 12, and a name.
+/// Bytes in a directory entry: 12, and those of a typical name.
 const ENTRY_BYTES: u64 = 24;
 
 /// The known properties of a file or directory.
@@ -76,8 +76,8 @@ impl Places<'_> {
         listed.into_keys().collect()
     }
 
-    /// Files that are read are found when they are opened, and so are the directories on the way to
-    /// them.
+    /// Adds the lookups of names, except for those of files that are read, which are found when
+    /// they are opened, and of entries in listed directories.
     fn look_up(&self, builder: &mut Builder, listed: &HashSet<u64>) {
         for looked_up in &self.recording.names {
             let is_known = looked_up.found.is_some_and(|found| {

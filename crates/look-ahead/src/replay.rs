@@ -2,9 +2,9 @@
 //! the launch requests them.
 //!
 //! Its steps are done in order, by the threads of [`Turns`](crate::turns::Turns). If a reader is
-//! faster, the replay skips the reader's window and continues after it. A program that uses what is
-//! already there sends no request, so the use is invisible. Therefore some windows, the probes, are
-//! left out: a request for one shows that the launch still follows the profile.
+//! faster, the replay skips the reader's window and continues after it. A program that uses cached
+//! names and pages sends no request, so the use is invisible. Therefore some windows, the probes,
+//! are left out: a request for one shows that the launch still follows the profile.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -134,13 +134,13 @@ struct Part {
 #[derive(Debug)]
 struct File {
     path: Vec<u8>,
-    /// Size in bytes when it was recorded.
+    /// Size in bytes when the launch was recorded.
     size: u64,
     /// Atomic: its inode number, once it has been found.
     ino: AtomicU64,
-    /// Atomic: the server knows what will be read from it.
+    /// Atomic: whether the server has been told what will be read from the file.
     is_told: AtomicBool,
-    /// Set at start: indices of the reads from it.
+    /// Set at start: indices of the reads from the file.
     items: Vec<usize>,
 }
 
@@ -570,7 +570,7 @@ pub(crate) mod tests {
             read(file, number, all);
         }
         read(f, 6, 1 << 31);
-        // 512 KiB are the limit, and a window that is far away stays separate.
+        // 512 KiB is the limit, and a window that is far away stays separate.
         [5, 40, 41].iter().for_each(|number| read(f, *number, all));
         (0..50).for_each(|number| read(g, number, all));
         let replay = replay(&builder.finish(), "");

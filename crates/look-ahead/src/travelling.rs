@@ -109,7 +109,7 @@ impl Travelling {
         for program in learned.programs {
             let has_some = !program.profile.windows.is_empty();
             if has_some && self.paths.insert(program.path.clone()) {
-                // Its use elsewhere says nothing about this machine.
+                // The use of a program elsewhere says nothing about this machine.
                 let program = Program {
                     launches: 0,
                     idle_mounts: 0,

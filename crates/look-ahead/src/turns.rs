@@ -1,5 +1,5 @@
-//! Which replay goes first: the one of the program that was launched last. A mount may replay many
-//! programs, and two threads do all of their steps: those of programs that nobody has launched wait
+//! Decides which replay goes first: that of the program that was launched last. A mount may replay
+//! many programs, with two threads for all steps. Steps for programs that nobody has launched wait
 //! while a launch is under way, since they would take its CPUs and its network.
 
 use std::collections::VecDeque;
@@ -109,7 +109,7 @@ impl Turns {
             let next = match self.next() {
                 Next::Step(next) => next,
                 Next::Wait => {
-                    // An open file would keep the filesystem of a mount that has gone.
+                    // An open file would keep alive the filesystem of a mount that has gone.
                     last = None;
                     self.wait();
                     continue;

@@ -1,9 +1,9 @@
 //! A cache whose hits take no lock and write nothing that other threads read.
 //!
-//! A table of fixed size, divided into sets of eight slots; the hash of a key selects its set, as
-//! in a CPU's cache. A hit loads one slot. While a hit keeps its entry alive, arc-swap records that
-//! in the thread's own memory, not in a counter in the entry. Threads that change the table take
-//! turns.
+//! The cache is a table of fixed size, divided into sets of eight slots; the hash of a key selects
+//! its set, as in a CPU's cache. A hit loads one slot. While a hit keeps its entry alive, arc-swap
+//! records that in the thread's own memory, not in a counter in the entry. Threads that change the
+//! table take turns.
 //!
 //! Old entries are evicted by a second-chance scheme: a hit marks its entry, unless it is already
 //! marked. The search for room evicts the first unmarked entry of the queue or, if all entries up
@@ -206,7 +206,7 @@ impl<K: Hash + Eq, V> ReadCache<K, V> {
         None
     }
 
-    /// Replaces the entry of a slot, which is in the queue while it has an entry.
+    /// Replaces the entry of a slot. Slots that have an entry are in the queue.
     fn swap(
         &self,
         room: &mut Room,

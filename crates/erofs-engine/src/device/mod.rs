@@ -217,7 +217,7 @@ impl Device {
         lacking.for_each(|range| missing.add(file, range));
     }
 
-    /// Opens the file at `path`, which an error names.
+    /// Opens the file at `path`; errors name the path.
     pub(crate) fn open_named(
         path: &Path,
         base: u64,

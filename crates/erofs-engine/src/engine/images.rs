@@ -162,7 +162,7 @@ impl Place<'_> {
         Ok(path)
     }
 
-    /// The contexts of an upper image with the same settings, or new ones.
+    /// The decode contexts of an upper image with the same settings, or new ones.
     fn contexts(&self, settings: Settings) -> Arc<ContextPool> {
         let mut above = self.above.iter().map(|path| &path.contexts);
         match above.find(|contexts| contexts.settings() == &settings) {

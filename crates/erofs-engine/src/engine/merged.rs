@@ -247,7 +247,7 @@ impl Engine {
                 None => ControlFlow::Continue(()),
             }
         })?;
-        name.ok_or_else(|| self.fault(wanted, "a directory that is missing in its parent"))
+        name.ok_or_else(|| self.fault(wanted, "a directory that is missing from its parent"))
     }
 
     /// Looks a name up in the tree.

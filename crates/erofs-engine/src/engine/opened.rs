@@ -74,8 +74,8 @@ impl Opened {
         Self::with_primary(None, path, options, &|_, file| open(file))
     }
 
-    /// Also detects changes since another process opened the files, whose versions at that time
-    /// `versions` returns by path.
+    /// Also detects changes since another process opened the files; `versions` returns the version
+    /// of a file at that time, by its path.
     pub fn were_opened_as(&self, versions: &dyn Fn(&Path) -> Option<Version>) {
         self.files()
             .for_each(|device| device.was_opened_as(versions));

@@ -74,8 +74,8 @@ impl Lent {
     }
 }
 
-/// Whether readers of a single image see the attribute in lists. They can request the other
-/// attributes by name all the same.
+/// Whether readers of a single image see the attribute in lists. Attributes that are not listed can
+/// still be requested by name.
 pub(crate) fn is_listed_alone(name: &[u8]) -> bool {
     !name.starts_with(REWRITING)
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 const STAT: &str = "/proc/stat";
 
-/// Time between two samples, because idle time is counted in ticks of 10 ms.
+/// Time between two samples: several of the 10 ms ticks in which idle time is counted.
 const PERIOD: Duration = Duration::from_millis(50);
 /// After this long without a sample, sampling starts over.
 const STALE: Duration = Duration::from_secs(1);
@@ -42,7 +42,7 @@ struct Sample {
 pub(crate) struct CpuIdle {
     stat: File,
     cpus: BTreeSet<usize>,
-    /// Whether no other CPU is online.
+    /// Whether these are all CPUs that are online.
     are_all: bool,
     last: Option<Sample>,
     busy: BTreeSet<usize>,
@@ -78,7 +78,7 @@ impl CpuIdle {
         &self.cpus
     }
 
-    /// Whether no other CPU is online.
+    /// Whether these are all CPUs that are online.
     pub(crate) fn are_all(&self) -> bool {
         self.are_all
     }

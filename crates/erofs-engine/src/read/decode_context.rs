@@ -73,7 +73,7 @@ impl Drop for LentContext<'_> {
     }
 }
 
-/// Alignment; it serves just as well if pages are larger.
+/// Alignment in bytes; it works equally well if pages are larger.
 const PAGE: usize = 4096;
 
 /// A buffer for stored bytes, which grows to the longest length requested. The buffer begins on a
@@ -118,6 +118,6 @@ mod tests {
             assert_eq!(buffer.bytes()[..length], vec![7; length]);
         }
         buffer.first(1)[0] = 8;
-        assert_eq!(buffer.bytes()[..3], [8, 7, 7], "it keeps what it has");
+        assert_eq!(buffer.bytes()[..3], [8, 7, 7], "it keeps its contents");
     }
 }

@@ -90,8 +90,8 @@ impl Requests {
     }
 
     /// Runs a call for `length` bytes of content, or 0 for metadata. A call that exceeded its
-    /// budget fails immediately when repeated. A call for an inode that had a heavy one fails while
-    /// another heavy one is served.
+    /// budget fails immediately when repeated. A call for an inode that had a heavy call fails
+    /// while another heavy call is served.
     pub(crate) fn run<R>(
         &self,
         request: &Request<'_>,

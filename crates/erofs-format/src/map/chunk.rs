@@ -16,7 +16,7 @@ const WIDE: u32 = 0x40;
 /// The other half of the union is reserved.
 const FORMAT: u32 = 0xffff;
 
-/// The most chunks joined into one extent, which bounds a call.
+/// Maximum number of chunks joined into one extent, which bounds a call.
 const JOIN: u64 = 256;
 
 impl Inode {

@@ -20,8 +20,8 @@ const PARTIAL: u32 = 1 << 27;
 /// Above it: 0 for uncompressed, otherwise the algorithm's number plus 1.
 const FORMAT_SHIFT: u32 = 28;
 
-/// The most 4-byte records that are read: an address is the sum of all preceding lengths, and these
-/// are 64 MiB of records, enough for 64 GiB in extents of 4 KiB and 1 TiB in extents of 64 KiB.
+/// Maximum number of 4-byte records that are read: an address is the sum of all preceding lengths.
+/// This is 64 MiB of records, enough for 64 GiB in extents of 4 KiB and 1 TiB in extents of 64 KiB.
 const MAX_CONTIGUOUS: u64 = 1 << 24;
 
 /// A record in a common form, and the result of the search.

@@ -16,8 +16,8 @@ use crate::{Coding, Extent, ExtentKind, Inode, Reader, Result};
 use super::pcluster::{Candidate, algorithm, compressed, fragment, plain};
 use super::{zcompact, zfull};
 
-/// The most steps back to a head. A distance is at most 2047, so this suffices for a fragment of 50
-/// GB in the smallest lclusters; pclusters end at 12 MiB.
+/// Maximum number of steps back to a head. A distance is at most 2047, so this suffices for a
+/// fragment of 50 GB in the smallest lclusters; pclusters end at 12 MiB.
 const MAX_STEPS: u32 = 1 << 16;
 
 /// The head of the extent that contains a byte.

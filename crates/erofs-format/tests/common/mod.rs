@@ -107,7 +107,7 @@ fn plain_content(image: Reader<'_>, nid: Nid) -> Option<Arc<dyn ReadAt + Send + 
     Some(Arc::new(bytes))
 }
 
-/// The most bytes of a file that a test holds in memory.
+/// Maximum number of bytes of a file that a test holds in memory.
 pub const MAX_CONTENT: u64 = 64 << 20;
 
 /// All bytes of a file whose extents are uncompressed.
@@ -193,7 +193,7 @@ pub struct Walk {
     pub broken: BTreeMap<Vec<u8>, String>,
 }
 
-/// The most entries that a walk of a (possibly cyclic) image visits.
+/// Maximum number of entries that a walk of a (possibly cyclic) image visits.
 const MAX_ENTRIES: usize = 20_000;
 
 pub fn walk(image: Reader<'_>) -> Walk {

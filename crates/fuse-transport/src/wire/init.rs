@@ -4,7 +4,7 @@ use std::ops::{BitAnd, BitOr};
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Features, 64 bits of them: the upper half is in `flags2` since 7.36.
+/// A set of 64 feature bits: the upper half is in `flags2` since 7.36.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct InitFlags(pub u64);
 
@@ -41,7 +41,7 @@ impl InitFlags {
     /// Requests may come over io_uring.
     pub const OVER_IO_URING: Self = Self(1 << 41);
 
-    /// Whether it includes all of `other`.
+    /// Whether this set includes all of `other`.
     pub fn has(self, other: Self) -> bool {
         self & other == other
     }

@@ -21,7 +21,7 @@ pub struct OutHeader {
 pub struct StoreOut {
     /// The file.
     pub nodeid: u64,
-    /// First byte in it.
+    /// First byte in the file.
     pub offset: u64,
     /// Bytes that follow.
     pub size: u32,
@@ -46,7 +46,7 @@ pub struct RetrieveOut {
     pub unique: u64,
     /// The file.
     pub nodeid: u64,
-    /// First byte in it.
+    /// First byte in the file.
     pub offset: u64,
     /// Bytes wanted.
     pub size: u32,
@@ -124,7 +124,7 @@ pub struct EntryOut {
 }
 
 impl EntryOut {
-    /// A name that leads to `node`, for this many seconds.
+    /// The entry of a name that leads to `node`, valid for this many seconds.
     pub fn found(node: u64, attr: Attr, seconds: u64) -> Self {
         Self {
             nodeid: node,
@@ -135,7 +135,8 @@ impl EntryOut {
         }
     }
 
-    /// A name that does not exist: node 0 with a time makes the kernel cache its absence.
+    /// The entry of a name that does not exist: node 0 with a time makes the kernel cache its
+    /// absence.
     pub fn absent(seconds: u64) -> Self {
         Self {
             entry_valid: seconds,

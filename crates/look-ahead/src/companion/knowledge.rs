@@ -23,7 +23,7 @@ const MOST_DIRECTORIES: usize = 1024;
 /// A launch has changed if at least one window in this many that it requests is not in its profile.
 const NEW_SHARE: usize = 20;
 
-/// Probes that show whether a profile is still good.
+/// Number of probes that suffice to show whether a profile is still good.
 const ENOUGH_PROBES: u64 = 8;
 
 impl Companion {

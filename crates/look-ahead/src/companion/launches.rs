@@ -147,7 +147,7 @@ impl Companion {
         if !std::mem::take(&mut self.is_behind) {
             return;
         }
-        // Kept for names, in case the mount goes away during the launch.
+        // This keeps the root, to find names in case the mount goes away during the launch.
         drop(self.mount.root());
         // Other processes may have changed the file; a program removed from it is learned again.
         if self.read().is_ok() {

@@ -55,7 +55,7 @@ impl Companion {
         }
     }
 
-    /// Inodes whose names are still missing for describing the launch.
+    /// Inodes whose names are still needed to describe the launch.
     fn unknown(&self) -> HashSet<u64> {
         let recording = &self.recording;
         let read = recording.windows.iter().map(|window| window.ino);
@@ -67,7 +67,7 @@ impl Companion {
         unknown.filter_map(|ino| self.names.missing(ino)).collect()
     }
 
-    /// A directory that was listed by the launch, shortly before it, or by a replay.
+    /// The next directory to search: one listed by the launch, shortly before it, or by a replay.
     fn next_to_search(&self) -> Option<Vec<u8>> {
         let of_launch = self.recording.listed.iter().map(|(ino, _)| *ino);
         let listed = of_launch.chain(self.recent.iter().copied());
@@ -81,7 +81,7 @@ impl Companion {
         new.next()
     }
 
-    /// The known place of an inode.
+    /// The known properties of an inode.
     pub(super) fn place(&self, ino: u64) -> Option<Place> {
         if let Some(path) = self.names.path(ino) {
             let known = self.names.get(ino);
