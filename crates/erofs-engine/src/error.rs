@@ -18,7 +18,7 @@ pub enum Error {
     /// An image or device file could not be opened.
     #[error("{path}: {source}")]
     Open {
-        /// Its path.
+        /// The path of that file.
         path: String,
         /// The system's reason.
         source: Arc<io::Error>,

@@ -32,7 +32,7 @@ pub struct Span {
     pub start_ns: u64,
     /// When it ended.
     pub end_ns: u64,
-    /// Its subject: the number of a request, or the address of a pcluster.
+    /// What the work was for: the number of a request, or the address of a pcluster.
     pub id: u64,
     /// Bytes moved.
     pub bytes: u64,

@@ -12,7 +12,7 @@ use crate::{Error, Holder, Result, Source, Superblock};
 /// An extra device, as the device table describes it.
 #[derive(Clone, Debug)]
 pub struct DeviceSlot {
-    /// Its tag in the image: a digest, a name, or nothing.
+    /// The device's tag in the image: a digest, a name, or nothing.
     pub tag: Vec<u8>,
     /// Number of blocks.
     pub blocks: u64,

@@ -11,7 +11,7 @@ use crate::{DataLayout, DeviceNumber, FileType, NID_IN_METABOX, Nid, Result, Sup
 /// A decoded and checked inode.
 #[derive(Clone, Debug)]
 pub struct Inode {
-    /// Its number, unless a reader of several images has [renumbered](Self::renumbered) it.
+    /// The inode's number, unless a reader of several images has [renumbered](Self::renumbered) it.
     pub nid: Nid,
     own_nid: Nid,
     /// Type and permissions, as in `st_mode`.
@@ -102,7 +102,7 @@ impl Inode {
         build(nid, position, fields, superblock)
     }
 
-    /// Its type.
+    /// The inode's type.
     pub fn file_type(&self) -> FileType {
         match FileType::from_mode(self.mode) {
             Some(file_type) => file_type,
@@ -110,12 +110,12 @@ impl Inode {
         }
     }
 
-    /// How its data is laid out.
+    /// How the inode's data is laid out.
     pub fn layout(&self) -> DataLayout {
         self.layout
     }
 
-    /// Whether its data is compressed (or a fragment).
+    /// Whether the inode's data is compressed (or a fragment).
     pub fn is_compressed(&self) -> bool {
         matches!(
             self.layout,
@@ -128,12 +128,12 @@ impl Inode {
         self.own_nid & NID_IN_METABOX != 0
     }
 
-    /// Its number in the image that it is in.
+    /// The inode's number in its own image.
     pub fn own_nid(&self) -> Nid {
         self.own_nid
     }
 
-    /// This inode under the number that a reader of several images gives it.
+    /// The inode with the number that a reader of several images gives it.
     #[must_use]
     pub fn renumbered(self, nid: Nid) -> Self {
         Self { nid, ..self }

@@ -13,7 +13,7 @@ pub(crate) struct Meta<'a> {
 }
 
 impl Meta<'_> {
-    /// Its name in messages.
+    /// The container's name in messages.
     pub fn name(&self) -> &'static str {
         match self.holder {
             Holder::Device(_) => "primary device",

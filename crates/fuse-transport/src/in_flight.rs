@@ -49,9 +49,9 @@ const _: () = assert!(REFUSED_AT + MOST_REFUSED * NUMBERS <= SLOTS_AT && NUMBERS
 pub struct TakenRequest {
     /// The kernel's number, without the mark for a repetition.
     pub unique: u64,
-    /// The node it concerns.
+    /// The node that the request concerns.
     pub node: u64,
-    /// Its kind.
+    /// The request's opcode.
     pub opcode: u32,
 }
 

@@ -16,7 +16,7 @@ use crate::wire::{EntryOut, InHeader, MIN_READ_BUFFER, Opcode, OutHeader, RingHe
 
 /// A request that was answered.
 pub(crate) struct Answered {
-    /// Its entry.
+    /// The number of the ring entry.
     pub(crate) number: usize,
     pub(crate) commit_id: u64,
     pub(crate) record: Record,

@@ -38,9 +38,9 @@ pub enum Error {
          needed"
     )]
     TooOld {
-        /// Its major version.
+        /// The kernel's major version.
         major: u32,
-        /// Its minor version.
+        /// The kernel's minor version.
         minor: u32,
     },
     /// The mount ended before the handshake.
@@ -49,7 +49,7 @@ pub enum Error {
     /// Another request arrived first.
     #[error("the kernel's first request has opcode {opcode}, not INIT")]
     NotInit {
-        /// Its number.
+        /// The opcode of that request.
         opcode: u32,
     },
     /// There is no memory.
@@ -217,7 +217,7 @@ impl Session {
     /// Only the thread that opened this channel can use it. Open the overflow channel first.
     ///
     /// # Errors
-    /// The kernel's refusal, or EOPNOTSUPP if io_uring was not agreed on.
+    /// The error of the kernel, or EOPNOTSUPP if io_uring was not agreed on.
     pub fn cpu_channel(self: &Arc<Self>, cpu: usize) -> io::Result<Channel> {
         fail_points::check("cpu")?;
         let prepared = PreparedChannel::of_cpu(&self.connection, self.rings()?, cpu)?;

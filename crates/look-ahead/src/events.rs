@@ -20,7 +20,7 @@ use crate::shared::{
 /// What is known about an inode that a name leads to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Inode {
-    /// Its number as seen by programs.
+    /// The inode number as seen by programs.
     pub ino: u64,
     /// Type and permissions.
     pub mode: u32,

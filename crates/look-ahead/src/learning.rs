@@ -18,7 +18,7 @@ const ENTRY_BYTES: u64 = 24;
 /// The known properties of a file or directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// From the root of the mount.
+    /// The path from the root of the mount.
     pub(crate) path: Vec<u8>,
     pub(crate) size: u64,
     pub(crate) mode: u32,

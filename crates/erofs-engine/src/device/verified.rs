@@ -185,12 +185,12 @@ impl StoredDevice {
         request.need(missing)
     }
 
-    /// Like [`Device::relate`].
+    /// See [`Device::relate`].
     pub(crate) fn relate(&self, range: &Range<u64>) {
         self.device.relate(range);
     }
 
-    /// Like [`Device::prefetch`].
+    /// See [`Device::prefetch`].
     pub(crate) fn prefetch(&self, ranges: &[Range<u64>]) {
         self.device.prefetch(ranges);
     }

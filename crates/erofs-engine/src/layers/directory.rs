@@ -17,10 +17,10 @@ const PATH: usize = 128;
 /// least one exists, and the top one's number and attributes are those of the whole.
 #[derive(Debug)]
 pub(crate) struct MergedDirectory {
-    /// Its parent in the tree, not in an image; the root's parent is the root.
+    /// The directory's parent in the tree, not in an image; the root's parent is the root.
     pub parent: Nid,
     pub parts: Box<[Part]>,
-    /// Its path in the tree; `None` below a redirect.
+    /// The directory's path in the tree; `None` below a redirect.
     pub path: Option<Box<[u8]>>,
     /// Directories of lower images from which it takes attributes, in order of precedence; they may
     /// be hidden.
@@ -30,7 +30,7 @@ pub(crate) struct MergedDirectory {
 /// A directory of one image.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
-    /// Its inode, with the number in the tree.
+    /// The directory's inode, with its number in the tree.
     pub inode: Arc<Inode>,
     /// Whether it has names that are whiteouts of a tar archive.
     pub has_tar_marks: bool,

@@ -16,10 +16,10 @@ const PLACE_BITS: u32 = 48;
 #[derive(Debug)]
 pub(crate) struct PartEntry {
     pub name: Vec<u8>,
-    /// Its number in its image.
+    /// The entry's inode number in its image.
     pub nid: Nid,
     pub file_type: u8,
-    /// Its place in the directory.
+    /// The entry's place in the directory.
     pub place: u64,
 }
 

@@ -118,8 +118,8 @@ const SMALL_BYTES: u64 = 8 << 10;
 /// Result of claiming a pcluster.
 #[derive(Debug)]
 pub(crate) enum Claim<'a> {
-    /// Its decoded bytes, at least as many as claimed, to be held only for the duration of a
-    /// request.
+    /// The pcluster's decoded bytes, at least as many as claimed, to be held only for the duration
+    /// of a request.
     Cached(Hit<Key, Decoded>),
     /// Another thread is decoding it.
     InFlight(Arc<PclusterInFlight>),

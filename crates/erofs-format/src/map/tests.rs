@@ -302,7 +302,8 @@ fn a_head_that_is_a_hole_has_no_address_no_algorithm_and_no_stored_length() {
         assert_eq!((hole.logical, hole.end()), (1536, 1736), "{kind}");
         assert_eq!(hole.kind, ExtentKind::Hole, "{kind}");
         assert_eq!(maker.map(1124).unwrap().logical, 1124, "{kind}");
-        // Its neighbours are unchanged, even within the lclusters that they share.
+        // The neighbours of the hole are unchanged, even within the lclusters that they share with
+        // it.
         let (before, behind) = (maker.map(1123).unwrap(), maker.map(1736).unwrap());
         assert_eq!((before.logical, before.end()), (0, 1124), "{kind}");
         assert_eq!(pcluster(&before).location.physical, 20 * BLOCK);

@@ -169,7 +169,7 @@ pub fn check_tiling(image: Reader<'_>, inode: &Inode) -> Result<usize, String> {
         if extent.logical != at || extent.length == 0 || extent.end() > inode.size {
             return Err(format!("at byte {at} of {}: {extent:?}", inode.size));
         }
-        // The same extent, whichever of its bytes is requested.
+        // The extent is the same, whichever of its bytes is requested.
         for offset in [extent.logical + extent.length / 2, extent.end() - 1] {
             let again = image
                 .map(inode, offset)

@@ -10,7 +10,7 @@ pub struct OutHeader {
     pub len: u32,
     /// 0, or a negative error number.
     pub error: i32,
-    /// The request it answers.
+    /// The number of the request that the reply answers.
     pub unique: u64,
 }
 
@@ -109,7 +109,7 @@ impl Attr {
     }
 }
 
-/// LOOKUP, and a part of READDIRPLUS.
+/// The reply to LOOKUP, and a part of the reply to READDIRPLUS.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[allow(missing_docs)]
@@ -145,7 +145,7 @@ impl EntryOut {
     }
 }
 
-/// GETATTR.
+/// The reply to GETATTR.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[allow(missing_docs)]
@@ -156,7 +156,7 @@ pub struct AttrOut {
     pub attr: Attr,
 }
 
-/// STATFS.
+/// The reply to STATFS.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct StatfsOut {
@@ -191,7 +191,7 @@ pub struct SizeOut {
     pub padding: u32,
 }
 
-/// LSEEK.
+/// The reply to LSEEK.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[allow(missing_docs)]
