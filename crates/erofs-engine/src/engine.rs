@@ -705,7 +705,7 @@ impl Drop for Engine {
     }
 }
 
-/// Starts the workers; `None` without `cpus`.
+/// Starts the workers; returns `None` if there are no `cpus`.
 fn start_workers(
     options: &EngineOptions,
     cpus: Option<SystemCpus>,

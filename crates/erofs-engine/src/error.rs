@@ -20,7 +20,7 @@ pub enum Error {
     Open {
         /// The path of that file.
         path: String,
-        /// The system's reason.
+        /// The error that the system returned.
         source: Arc<io::Error>,
     },
     /// A file could not be fetched from its URL, which the error names.
@@ -74,7 +74,7 @@ pub enum Error {
         path: String,
         /// The reason.
         what: &'static str,
-        /// The corresponding errno.
+        /// The errno for replies.
         errno: i32,
     },
 }
@@ -93,7 +93,7 @@ pub enum FileFault {
         location: Location,
         /// Number of bytes to read.
         length: u64,
-        /// The system's reason.
+        /// The error that the system returned.
         source: Arc<io::Error>,
     },
     /// A pcluster cannot be decoded.
@@ -123,7 +123,7 @@ pub enum FileFault {
     Kind {
         /// The kind that was required.
         what: &'static str,
-        /// The corresponding errno.
+        /// The errno for replies.
         errno: i32,
     },
 }

@@ -35,7 +35,7 @@ pub enum WorkersMode {
 }
 
 impl WorkersMode {
-    /// The pool's mode; `None` without workers.
+    /// The pool's mode; `None` if there are no workers.
     pub(crate) fn mode(self) -> Option<Mode> {
         match self {
             Self::PerCpu => Some(Mode::PerCpu),
@@ -87,12 +87,12 @@ const SYNC_DECOMPRESS: &[(&str, SyncDecompress)] = &[
     ("off", SyncDecompress::Off),
 ];
 
-/// The start of the image in its file.
+/// Where the image begins in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offset {
-    /// At this byte.
+    /// The image begins at this byte.
     Bytes(u64),
-    /// At the first valid superblock that is found.
+    /// The file is searched, and the image with the first valid superblock is used.
     Auto,
 }
 

@@ -58,8 +58,8 @@ impl DeferredQueue {
         None
     }
 
-    /// Waits for a request; `None` at the end of the mount. Also returns whether one more thread
-    /// should wait for the next one.
+    /// Waits for a request; returns `None` when the mount has ended. Also returns whether one more
+    /// thread should wait for the next one.
     pub(crate) fn take(&self) -> Option<(DeferredRequest, bool)> {
         let mut inner = self.inner.lock();
         inner.idle += 1;

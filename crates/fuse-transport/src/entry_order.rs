@@ -103,7 +103,7 @@ impl EntryOrder {
         self.thread.store(thread, Ordering::Relaxed);
     }
 
-    /// Pins the thread that takes entries out to a CPU. If pinning fails, its request goes to
+    /// Pins to a CPU the thread that takes entries out. If pinning fails, its request goes to
     /// another queue.
     fn pin(&self, cpu: usize) {
         let thread = Pid::from_raw(self.thread.load(Ordering::Relaxed));

@@ -10,7 +10,7 @@ use crate::wire::{InHeader, Opcode};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request<'a> {
     pub(crate) header: InHeader,
-    /// `None` for an unknown kind.
+    /// The opcode; `None` if the request is of an unknown kind.
     pub(crate) opcode: Option<Opcode>,
     pub(crate) fixed: &'a [u8],
     pub(crate) rest: &'a [u8],

@@ -14,7 +14,7 @@ pub const PATH_IN_MOUNT: &str = ".erofast-launches";
 /// The origin of a profile, by its name in the counters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Origin {
-    /// It was learned on this machine.
+    /// The profile was learned on this machine.
     Here,
     /// A file beside the image, on the same disk or server.
     Beside,

@@ -31,11 +31,11 @@ pub struct Opened {
     pub(crate) images: Vec<ImageFiles>,
     /// The page pool, already locked in memory if the system allowed that.
     pub(crate) pool: Arc<PagePool>,
-    /// Memory of the cache's size, allocated as needed; `None` without a cache.
+    /// Memory of the cache's size, allocated as needed; `None` if there is no cache.
     pub(crate) cache_memory: Option<Arc<PagePool>>,
-    /// The files that show the load; `None` without workers.
+    /// The files that show the load; `None` if there are no workers.
     pub(crate) load_files: Option<std::io::Result<LoadFiles>>,
-    /// Announces CPUs that are added or removed; `None` without workers.
+    /// Announces CPUs that are added or removed; `None` if there are no workers.
     pub(crate) cpus: Option<SystemCpus>,
     /// A warning about credential files, if an image is at a URL.
     pub(crate) exposed_files: Option<String>,

@@ -20,7 +20,7 @@ pub(crate) struct MergedDirectory {
     /// The directory's parent in the tree, not in an image; the root's parent is the root.
     pub parent: Nid,
     pub parts: Box<[Part]>,
-    /// The directory's path in the tree; `None` below a redirect.
+    /// The directory's path in the tree; `None` if the directory is below a redirect.
     pub path: Option<Box<[u8]>>,
     /// Directories of lower images from which it takes attributes, in order of precedence; they may
     /// be hidden.

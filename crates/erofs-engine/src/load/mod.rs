@@ -66,8 +66,8 @@ pub(crate) struct CpuContention {
     event: EventFd,
     /// Atomic. Whether other programs keep the CPUs busy.
     contended: AtomicBool,
-    /// Guarded by its own lock, which the watching thread takes. `None` without workers, or if the
-    /// load cannot be read.
+    /// Guarded by its own lock, which the watching thread takes. `None` if there are no workers, or
+    /// if the load cannot be read.
     watch: Option<PiMutex<Watch>>,
     /// Set at start. Workers with `hipri=auto` that may be real-time.
     followers: Option<Arc<Workers>>,

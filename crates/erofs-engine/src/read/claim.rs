@@ -32,7 +32,7 @@ struct State {
     /// Maximum number of decoded bytes needed by any reader that joined; 0 if none joined.
     wanted: usize,
     ended: bool,
-    /// `None` after a failure, or if no reader had joined in time for a copy.
+    /// The decoded bytes; `None` after a failure, or if no reader joined in time for a copy.
     decoded: Option<Decoded>,
 }
 

@@ -13,7 +13,7 @@ impl InitFlags {
     pub const ASYNC_READ: Self = Self(1 << 0);
     /// Lookups of "." and "..", which an NFS server needs.
     pub const EXPORT_SUPPORT: Self = Self(1 << 4);
-    /// READDIRPLUS is understood.
+    /// The kernel understands READDIRPLUS.
     pub const DO_READDIRPLUS: Self = Self(1 << 13);
     /// The kernel chooses between READDIR and READDIRPLUS.
     pub const READDIRPLUS_AUTO: Self = Self(1 << 14);

@@ -182,7 +182,7 @@ pub struct StatfsOut {
     pub spare: [u32; 6],
 }
 
-/// GETXATTR and LISTXATTR if only the length is requested.
+/// The reply to GETXATTR and LISTXATTR if only the length is requested.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[allow(missing_docs)]
@@ -199,7 +199,7 @@ pub struct LseekOut {
     pub offset: u64,
 }
 
-/// IOCTL, before the bytes that the program gets.
+/// The reply to IOCTL, before the bytes that the program gets.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[allow(missing_docs)]
@@ -210,7 +210,8 @@ pub struct IoctlOut {
     pub out_iovs: u32,
 }
 
-/// READDIR, before the name; also the end of a READDIRPLUS entry, after an [`EntryOut`].
+/// An entry in the reply to READDIR, before its name; also the end of an entry in the reply to
+/// READDIRPLUS, after an [`EntryOut`].
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct Dirent {

@@ -15,7 +15,7 @@ const MOST_ENTRIES: usize = 1 << 15;
 /// Time to find names during a launch.
 const SOME_NAMES: Duration = Duration::from_millis(20);
 
-/// The modes assumed for entries of which only the path is known.
+/// The modes assumed for entries when only their paths are known.
 const DIRECTORY: u32 = 0o040_555;
 const FILE: u32 = 0o100_444;
 
