@@ -1,9 +1,9 @@
 //! The devices of an image and the addresses on them.
 //!
-//! An address either names a device, as in chunk indexes, or is in the unified address space. There
-//! each extra device starts at its `uniaddr`, and all other addresses belong to the primary device.
-//! If only the primary device is passed, it must contain the others at their unified addresses (a
-//! flat device in the kernel's terms).
+//! An address either names a device, as in chunk indexes, or is in the unified address space.
+//! There, each extra device starts at its `uniaddr`, and all other addresses belong to the primary
+//! device. If only the primary device is passed, it must contain the others at their unified
+//! addresses (a flat device in the kernel's terms).
 
 use crate::meta::{Meta, until_nul};
 use crate::raw::{RawDeviceSlot, incompat};

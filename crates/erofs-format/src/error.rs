@@ -28,9 +28,9 @@ pub enum Error {
         missing.join(", ")
     )]
     MissingDevices {
-        /// Extra devices that the image names.
+        /// Number of extra devices that the image names.
         needed: u16,
-        /// Extra devices that were passed.
+        /// Number of extra devices that were passed.
         given: usize,
         /// A description of each missing one: its slot, tag and size.
         missing: Vec<String>,
@@ -38,9 +38,9 @@ pub enum Error {
     /// More devices were passed than the image has.
     #[error("the image has {}, but {}", owned(*needed), passed(*given))]
     TooManyDevices {
-        /// Extra devices of the image.
+        /// Number of extra devices of the image.
         needed: usize,
-        /// Extra devices that were passed.
+        /// Number of extra devices that were passed.
         given: usize,
     },
     /// The image contradicts itself or refers to something outside it.

@@ -101,8 +101,8 @@ impl Reader<'_> {
     }
 
     /// Whether the inode has a hole. The length of its index is subtracted from `entries`, the
-    /// number of entries that may still be read. `None` if unknown: the index is longer, or the
-    /// inode has chunks or encoded extents, or is damaged.
+    /// number of entries that may still be read. `None` if this is not known: the index has more
+    /// entries than that, or the inode has chunks or encoded extents, or is damaged.
     pub fn has_holes(&self, inode: &Inode, entries: &mut u64) -> Option<bool> {
         if inode.size == 0 || !inode.file_type().has_data() {
             return Some(false);

@@ -74,7 +74,7 @@ const NAMESPACES: [(u8, &[u8]); 5] = [
     (6, b"security."),
 ];
 
-/// Flag in a name index: the rest is an index of the long prefixes.
+/// Flag in a name index: the other bits are an index into the long prefixes.
 const LONG_PREFIX: u8 = 0x80;
 /// `EROFS_XATTR_FILTER_SEED`; the namespace is added to it.
 const FILTER_SEED: u32 = 0x25bb_e08f;

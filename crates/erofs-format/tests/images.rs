@@ -1,5 +1,5 @@
-//! Every good image: this crate reads what its manifest says, as far as possible without a decoder.
-//! (Compressed data is mapped, and decoded in the tests of the engine.)
+//! Checks every good image: this crate reads what its manifest says, as far as possible without a
+//! decoder. (Compressed data is mapped, and decoded in the tests of the engine.)
 
 use crate::common::*;
 use erofs_format::{FileType, Inode, Reader, dir};

@@ -59,7 +59,7 @@ pub(crate) struct Record {
     pub(crate) reply_bytes: usize,
     /// The CPU of the requesting thread, if known.
     pub(crate) reader_cpu: Option<usize>,
-    /// The CPU it was served on.
+    /// The CPU on which the request was served.
     pub(crate) cpu: usize,
     pub(crate) run_ns: u64,
 }
@@ -186,7 +186,7 @@ figures::figures! {
 pub(crate) fn for_channel(all: &mut Vec<Arc<Counters>>, ring: bool) -> Arc<Counters> {
     let is_free = |set: &&Arc<Counters>| set.ring == ring && Arc::strong_count(set) == 1;
     if let Some(free) = all.iter().find(is_free) {
-        // Order this thread after everything that the previous channel's thread wrote.
+        // Orders this thread after everything that the previous channel's thread wrote.
         fence(Ordering::Acquire);
         return Arc::clone(free);
     }

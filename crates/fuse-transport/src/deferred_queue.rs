@@ -1,8 +1,8 @@
 //! Requests that must wait for something outside this process, such as a network.
 //!
 //! The thread that took such a request puts it into this queue and serves the next request. Threads
-//! that may wait answer the request, over the descriptor it came from, the only one where the
-//! kernel finds it.
+//! that may wait answer the request, over the descriptor it came from, because the kernel finds it
+//! only there.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

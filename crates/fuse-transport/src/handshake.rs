@@ -231,7 +231,7 @@ mod tests {
             (!0, 4 << 10, 256),
             (!0, 16 << 10, 64),
             (!0, 64 << 10, 16),
-            // Without `MAX_PAGES`, the number does not depend on their size.
+            // Without `MAX_PAGES`, the number of pages does not depend on their size.
             (0, 4 << 10, 32),
             (0, 64 << 10, 32),
         ] {

@@ -75,7 +75,7 @@ pub(crate) fn status(root: &OwnedFd, path: &[u8]) -> Result<Inode> {
 
 /// Opens a regular file; returns it with its inode number and length in bytes.
 pub(crate) fn open_file(root: &OwnedFd, path: &[u8]) -> Result<(OwnedFd, u64, u64)> {
-    // Opening a device or a FIFO could have an effect or wait.
+    // Opening a device or a FIFO could have side effects or block.
     let handle = open(root, path, OFlags::PATH)?;
     let status = fstat(&handle)?;
     if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {

@@ -160,7 +160,7 @@ impl Companion {
                 Err(()) => self.settings.learns = false,
             }
             self.replay(is_expected);
-            // Slower sources must not delay what is already known.
+            // Done last: slower sources must not delay replays of programs that are already known.
             self.look_inside();
         }
         loop {

@@ -290,7 +290,7 @@ impl Reader {
         first.chain(more).take(length).collect()
     }
 
-    /// Call this before sleeping; returns false if there is something to read already. Call
+    /// Call this before sleeping; returns false if there is already something to read. Call
     /// [`awake`](Self::awake) after the sleep.
     pub(crate) fn may_sleep(&self, until: Until) -> bool {
         let level = match until {
@@ -552,7 +552,7 @@ mod tests {
         assert!(!events.is_of_companion(0));
         let others: Vec<_> = std::iter::from_fn(|| reader.registrar()).collect();
         assert_eq!(others.len(), MOST_THREADS - 1);
-        // They do not take the place of an existing one.
+        // A second registration of this thread does not take the place of the first.
         others.last().unwrap().register();
         drop(registered);
         assert!(events.is_of_companion(own), "twice");

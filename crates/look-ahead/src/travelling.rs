@@ -68,7 +68,7 @@ impl Known {
 pub(crate) struct Candidate<'k> {
     pub(crate) program: &'k Program,
     pub(crate) origin: Origin,
-    /// The number of idle mounts known here.
+    /// The number of idle mounts counted on this machine.
     pub(crate) idle_mounts: u32,
 }
 

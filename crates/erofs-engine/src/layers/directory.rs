@@ -32,9 +32,9 @@ pub(crate) struct MergedDirectory {
 pub(crate) struct Part {
     /// The directory's inode, with its number in the tree.
     pub inode: Arc<Inode>,
-    /// Whether it has names that are whiteouts of a tar archive.
+    /// Whether the directory has names that are whiteouts of a tar archive.
     pub has_tar_marks: bool,
-    /// Whether its empty files may be whiteouts.
+    /// Whether empty files in the directory may be whiteouts.
     pub has_marked_files: bool,
 }
 

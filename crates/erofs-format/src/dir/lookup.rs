@@ -271,7 +271,7 @@ mod tests {
             .map(|(nid, _)| nid)
     }
 
-    /// Blocks of 128 bytes with up to 4 of the names each.
+    /// A directory in blocks of 128 bytes, each with up to 4 of the names.
     fn directory(names: &[String]) -> Vec<u8> {
         let mut content = Vec::new();
         for (index, names) in names.chunks(4).enumerate() {

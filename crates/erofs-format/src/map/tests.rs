@@ -465,7 +465,7 @@ fn the_hole_bit_changes_no_inline_tail_and_loses_a_fragment() {
     let inode = image.inode(2).unwrap();
     image.map(&inode, 0).unwrap();
     assert_eq!(image.has_holes(&inode, &mut 4), Some(false));
-    // The upper half of its offset would be the meaningless address.
+    // The meaningless address would become the upper half of the tail's offset.
     let tail = maker.map(1799).unwrap();
     assert_eq!(
         tail.kind,

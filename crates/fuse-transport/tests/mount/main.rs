@@ -1,4 +1,4 @@
-//! The transport under a real mount. Needs root and `/dev/fuse`; prints a line when it skips.
+//! Tests the transport under a real mount. Needs root and `/dev/fuse`; prints a line when it skips.
 //!
 //! The daemon is a separate process, so that it can be killed: this test program again, with the
 //! mount point in its environment.

@@ -36,7 +36,7 @@ impl Companion {
         Ok(())
     }
 
-    /// A file that is damaged, or belongs to another image, teaches nothing.
+    /// Parses the file. Nothing is learned from a file that is damaged or belongs to another image.
     pub(super) fn parse(&mut self, file: File) -> Result<Vec<Program>, ()> {
         let (mut bytes, most) = (Vec::new(), limits::LEARNED_BYTES as u64 + 1);
         let _ = file.take(most).read_to_end(&mut bytes);
@@ -52,7 +52,7 @@ impl Companion {
         }
     }
 
-    /// Adds a launch to what is known; false if it was not a launch.
+    /// Adds a launch to what is known; returns false if the recording does not show a launch.
     pub(super) fn learn(&mut self, program: u64, recording: &Recording) -> bool {
         let Some(Place { path, .. }) = self.place(program) else {
             return false;

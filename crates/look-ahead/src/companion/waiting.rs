@@ -1,4 +1,4 @@
-//! Waiting for work, for the end of the mount, and for a mount that goes away.
+//! Waits for work, for the end of the mount, and for a mount that goes away.
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
