@@ -57,7 +57,8 @@ pub enum Error {
         image: Arc<str>,
         /// The inode.
         nid: Nid,
-        /// The inode's number in its own image; `nid` differs from it if there are several images.
+        /// The inode's number in its own image; `nid` may differ from it if there are several
+        /// images.
         own_nid: Nid,
         /// The fault.
         fault: FileFault,

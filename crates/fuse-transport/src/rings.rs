@@ -38,8 +38,8 @@ impl Rings {
     /// in.
     ///
     /// # Errors
-    /// The error of the kernel: io_uring is too old (EINVAL), disabled or forbidden (EPERM),
-    /// missing (ENOSYS), or there is no memory or descriptor left.
+    /// The kernel's error: io_uring is too old (EINVAL), disabled or forbidden (EPERM), missing
+    /// (ENOSYS), or there is no memory or descriptor left.
     pub fn new(cpus: &[bool], per_cpu: bool, overflow: usize) -> io::Result<Self> {
         fail_points::check("setup")?;
         sys::fuse_ring::probe()?;

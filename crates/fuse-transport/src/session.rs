@@ -217,7 +217,7 @@ impl Session {
     /// Only the thread that opened this channel can use it. Open the overflow channel first.
     ///
     /// # Errors
-    /// The error of the kernel, or EOPNOTSUPP if io_uring was not agreed on.
+    /// The kernel's error, or EOPNOTSUPP if io_uring was not agreed on.
     pub fn cpu_channel(self: &Arc<Self>, cpu: usize) -> io::Result<Channel> {
         fail_points::check("cpu")?;
         let prepared = PreparedChannel::of_cpu(&self.connection, self.rings()?, cpu)?;

@@ -6,8 +6,9 @@ use serde_json::{Value, json};
 
 use crate::replay::Replay;
 
-/// How many of the probes among the windows the launches requested, and how many they did not. A
-/// window that another replay has read was already in the page cache, so it shows nothing.
+/// Counts the probes among `windows`: those that a launch requested, and those that no launch
+/// requested. A window that another replay has read was already in the page cache, so it shows
+/// nothing.
 pub(crate) fn probes<'w>(
     replays: &[Arc<Replay>],
     windows: impl Iterator<Item = (&'w [u8], u32)>,

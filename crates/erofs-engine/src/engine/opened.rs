@@ -107,7 +107,7 @@ impl Opened {
         Self::fetched(Some(Arc::new(device)), name, options)
     }
 
-    /// Opens the images, and starts a process that fetches files at URLs.
+    /// Opens the images. Starts a process that fetches files if any of them are at URLs.
     fn fetched(
         primary: Option<Arc<Device>>,
         path: &Path,

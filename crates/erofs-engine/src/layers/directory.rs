@@ -6,8 +6,8 @@ use erofs_format::{Inode, Nid};
 
 use crate::cache::ReadCache;
 
-/// Number of image directories whose position in the tree is cached. Most requests are for
-/// directories that the kernel has cached; any other directory is found again by its path.
+/// Number of image directories whose position in the tree is cached. A directory that is not cached
+/// is found again by its path.
 const PARTS_KEPT: u64 = 8192;
 
 /// Length of a path, in bytes, that weighs as much as a part.
