@@ -50,8 +50,9 @@ pub enum ExtentKind {
     },
     /// One pcluster, decoded from its beginning.
     Compressed(Pcluster),
-    /// Bytes of the packed inode. They are inside it as far as its size is known to this crate (see
-    /// [`crate::Source`]); the reader of the packed inode checks the rest.
+    /// Bytes of the packed inode. If this crate knows the size of the packed inode (see
+    /// [`crate::Source`]), they are inside it; otherwise the reader of the packed inode checks
+    /// that.
     Fragment {
         /// Byte offset in the decoded packed inode of the byte `logical`.
         offset: u64,

@@ -46,7 +46,7 @@ pub struct Inode {
     pub(crate) position: u64,
     /// `i_u`, for the layouts that read it.
     pub(crate) union_bits: u32,
-    /// First block of a flat inode; `None` if it has no block at all, and its data is a hole.
+    /// First block of a flat inode; `None` if it has no blocks, so that its data is a hole.
     pub(crate) start_block: Option<u64>,
     /// Where compressed data is, read from the map header when it is first mapped.
     pub(crate) zmap: Arc<OnceLock<ZMap>>,

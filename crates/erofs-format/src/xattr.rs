@@ -164,7 +164,8 @@ fn visit_inline(
     Ok(false)
 }
 
-/// IDs count in 4 bytes from the block of shared attributes.
+/// Visits shared attributes. Their IDs are offsets from the block of shared attributes, in units of
+/// 4 bytes.
 fn visit_shared(image: Reader<'_>, ids: &[u8], each: &mut dyn FnMut(Xattr) -> bool) -> Result<()> {
     let superblock = image.superblock();
     let base = image.block_address(superblock.xattr_block.into())?;

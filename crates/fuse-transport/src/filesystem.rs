@@ -87,8 +87,8 @@ pub trait Filesystem: Send + Sync {
         reply: &mut DirectoryReply<'_, '_>,
     ) -> Result<(), Failure>;
 
-    /// The value of an extended attribute; `None` if there is none of this name. ENOSYS means that
-    /// no file has any, and the kernel never asks again.
+    /// The value of an extended attribute; `None` if the node has none with this name. ENOSYS means
+    /// that no file has any, and the kernel never asks again.
     fn xattr(&self, caller: Caller, node: u64, name: &[u8]) -> Result<Option<Vec<u8>>, Failure>;
 
     /// The names of all extended attributes; ENOSYS as for [`xattr`](Self::xattr).

@@ -119,7 +119,7 @@ fn mark(slot: u64) -> u64 {
     slot.wrapping_add(1) << 32
 }
 
-/// Slots of a record with a name of this many bytes.
+/// Number of slots in a record whose name has this many bytes.
 pub(crate) fn slots_of(name: usize) -> usize {
     1 + name.saturating_sub(FIRST_NAME).div_ceil(MORE_NAME)
 }

@@ -28,7 +28,7 @@ struct State {
     queue: VecDeque<Turn>,
     /// Threads that have not ended.
     threads: usize,
-    /// Only replays of launched programs have turns.
+    /// Whether only replays of launched programs have turns.
     is_held: bool,
 }
 

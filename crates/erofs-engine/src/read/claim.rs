@@ -207,7 +207,7 @@ pub(crate) struct DecodeLease<'a> {
 }
 
 impl DecodeLease<'_> {
-    /// Ends the lease with bytes for the waiters, which the caller and not the cache keeps alive.
+    /// Ends the lease with bytes for the waiters. The caller keeps the bytes alive, not the cache.
     pub(crate) fn publish(self, decoded: Decoded) {
         self.end(Some(decoded));
     }

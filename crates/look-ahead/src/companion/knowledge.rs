@@ -17,7 +17,7 @@ pub(super) const TRIES: usize = 20;
 /// A program that reads more windows than this (512 MiB) is copying or searching, not launching.
 const MOST_WINDOWS: usize = 4096;
 
-/// Likewise for a program that uses more directories than this.
+/// A program that uses more directories than this is not launching either.
 const MOST_DIRECTORIES: usize = 1024;
 
 /// A launch has changed if at least one window in this many that it requests is not in its profile.
