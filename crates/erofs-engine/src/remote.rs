@@ -57,7 +57,7 @@ pub(crate) fn is_image_of_registry(path: &Path) -> bool {
     matches!(version, Some(Version::Tag(_) | Version::Digest(_)))
 }
 
-/// The path or URL of a file beside an image: that of the image with `suffix`.
+/// The path or URL of a file beside an image: that of the image with `suffix` appended.
 pub fn beside(image: &Path, suffix: &str) -> PathBuf {
     match url(image) {
         Some(Ok(source)) => source.beside(suffix).url().into(),

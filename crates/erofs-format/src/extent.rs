@@ -54,7 +54,7 @@ pub enum ExtentKind {
     /// [`crate::Source`]), they are inside it; otherwise the reader of the packed inode checks
     /// that.
     Fragment {
-        /// Byte offset in the decoded packed inode of the byte `logical`.
+        /// Offset of the byte `logical` in the decoded packed inode.
         offset: u64,
     },
 }

@@ -189,7 +189,7 @@ impl Session {
         self.connection.protocol()
     }
 
-    /// The requests in flight that a replacement server will see; `None` if this one cannot be
+    /// The requests in flight that a replacement server will see; `None` if this server cannot be
     /// replaced.
     pub fn in_flight(&self) -> Option<&Arc<RequestsInFlight>> {
         self.connection.in_flight()

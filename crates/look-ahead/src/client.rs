@@ -12,7 +12,7 @@ use rustix::io::{Errno, Result};
 
 use crate::events::Inode;
 
-/// The kernel requests as many bytes of entries at once as the program has room for.
+/// The kernel requests as many bytes of entries at a time as the program has room for.
 const ENTRIES_BYTES: usize = 256 << 10;
 
 /// Maximum number of directory entries read: an image may repeat them endlessly.

@@ -56,7 +56,7 @@ pub struct Companion {
     learned: Learned,
     image: ImageIdentity,
     launch: Option<Launch>,
-    /// Programs launched so far in this launch.
+    /// Programs launched so far during the current launch.
     begun: HashSet<Vec<u8>>,
     /// Set until the work at the beginning of a launch is done: if the launched program is already
     /// being replayed, this work waits for a pause.

@@ -165,7 +165,7 @@ impl Events {
         })
     }
 
-    /// Whether the companion is past a mark.
+    /// Whether the companion has read past a mark.
     pub fn has_read(&self, mark: u64) -> bool {
         self.shared.get(TAIL) >= mark
     }

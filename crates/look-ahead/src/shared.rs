@@ -114,7 +114,8 @@ impl Header {
     }
 }
 
-/// The mark of a slot: for the first 4 billion slots not 0, the value in a slot never used.
+/// The mark of a slot: differs from 0, the value in a slot never used, for the first 4 billion
+/// slots.
 fn mark(slot: u64) -> u64 {
     slot.wrapping_add(1) << 32
 }

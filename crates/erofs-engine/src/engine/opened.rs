@@ -81,7 +81,7 @@ impl Opened {
             .for_each(|device| device.was_opened_as(versions));
     }
 
-    /// How the files differ from those that were opened; a certain change takes precedence.
+    /// How the files differ from those that were opened; a definite change takes precedence.
     pub fn change(&self) -> Option<Change> {
         let changes = self.files().filter_map(|device| device.change());
         changes.max_by_key(|change| change.is_certain)

@@ -80,7 +80,7 @@ pub enum ReadContext {
     Worker,
     /// Any other thread.
     Reader {
-        /// No request waits for the bytes yet.
+        /// Whether no request waits for the bytes yet.
         readahead: bool,
     },
 }

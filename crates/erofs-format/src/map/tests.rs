@@ -382,7 +382,7 @@ fn a_hole_longer_than_a_pcluster_may_be_is_several_extents() {
 
 #[test]
 fn an_inline_tail_that_fills_a_block_is_not_rotated() {
-    // As many entries as make the tail begin with a block.
+    // Enough entries for the tail to begin on a block boundary.
     let mut maker = Maker::new(1, 46 * BLOCK);
     maker.header(512 << 16, 0b110 | 1 << 3 | 1 << 4, 0, 0);
     maker.lcluster(45, 0, 100, 0);
