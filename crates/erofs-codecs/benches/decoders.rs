@@ -1,4 +1,5 @@
-//! The decoder table compared with the C decoders themselves, and the cost of decoding prefixes.
+//! Compares the decoder table with the C decoders themselves, and measures the cost of decoding
+//! prefixes.
 //!
 //!     cargo bench -p erofs-codecs [-- FILE]
 //!
@@ -9,7 +10,7 @@
 #![forbid(unsafe_code)]
 
 #[path = "../tests/common/mod.rs"]
-#[allow(dead_code)] // tests need only a part of it
+#[allow(dead_code)] // the benchmark uses only a part of it
 mod common;
 
 use common::encode;

@@ -45,7 +45,7 @@ pub enum Reason {
     /// The stream needs more than the image declares or the format allows.
     #[error("dictionary or window larger than allowed")]
     WindowTooLarge,
-    /// The input or the output is 2 GiB or more, which no EROFS extent is.
+    /// The input or the output is 2 GiB or more, larger than any EROFS extent.
     #[error("larger than any EROFS extent")]
     TooLarge,
     /// The decoder's own memory could not be allocated.

@@ -32,8 +32,8 @@
 //! | Zstandard | whole blocks of up to 128 KiB decoded |
 //!
 //! # Padding
-//! With `0padding` the compressed bytes are at the end of their blocks, preceded by zero bytes,
-//! fewer than a block, which [`Decoder::decode`] skips. A block of zeros, or nothing but zeros, is
+//! With `0padding` the compressed bytes are at the end of their blocks, preceded by less than a
+//! block of zero bytes, which [`Decoder::decode`] skips. A block of zeros, or nothing but zeros, is
 //! an error. MicroLZMA, DEFLATE and Zstandard are always stored this way; LZ4 is if
 //! [`Settings::lz4_zero_padding`] is set. Otherwise LZ4 streams begin at the first byte, and
 //! meaningless bytes follow.
@@ -41,8 +41,8 @@
 //! # Memory
 //! Memory per decoder, once the codec has been used: LZ4 none; DEFLATE 11 KiB for whole streams and
 //! 48 KiB for prefixes; MicroLZMA 30 KiB and the dictionary (at most 8 MiB); Zstandard 160 KiB, and
-//! at most another 1.4 MiB for prefixes. The output belongs to the caller, and no stream can
-//! increase the memory by its claims.
+//! at most another 1.4 MiB for prefixes. The output belongs to the caller, and nothing that a
+//! stream declares makes a decoder use more memory.
 #![forbid(unsafe_code)]
 
 mod decoder;

@@ -17,10 +17,10 @@ pub(crate) fn whole(input: &[u8], output: &mut [u8]) -> Result<(), Reason> {
 /// One kind of garbage needs care. A match at distance 0 copies the output onto itself, which the
 /// library accepts. In a whole block it yields zeros, but the last match of a partial output would
 /// leave the memory's old contents there, possibly those of another file. The library treats the
-/// last 12 bytes of the output separately, and such a match reaches into them. So either it lies in
-/// the [`TAIL`], where the only old bytes are marks, or it leaves the marks at [`WATCHED`] intact.
-/// The tail allows for copies of up to 32 bytes, which the library makes before it knows how many
-/// bytes it needs.
+/// last 12 bytes of the output separately, and such a match reaches into them. So such a match
+/// either lies in the [`TAIL`], where the only old bytes are marks, or it leaves the marks at
+/// [`WATCHED`] intact. The tail allows for copies of up to 32 bytes, which the library makes before
+/// it knows how many bytes it needs.
 pub(crate) fn prefix(input: &[u8], output: &mut [u8]) -> Result<(), Reason> {
     let wanted = output.len();
     let tail = wanted.saturating_sub(TAIL);

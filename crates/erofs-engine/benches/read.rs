@@ -1,10 +1,10 @@
-//! Reads through the library, compared with the bare decoders, and the time to open an image.
+//! Measures reads through the library against the bare decoders, and the time to open an image.
 //!
 //!     cargo bench -p erofs-engine [-- IMAGE...]
 //!
 //! Reads the biggest file of each image. If no image is given, mkfs.erofs creates one for each
 //! codec that it supports, from 200 MB of this machine's libraries, in pclusters of 64 KiB. The
-//! contenders take turns, so that other load affects all of them alike; ratios are medians of the
+//! contenders take turns, so that other load affects all of them alike. Ratios are medians of the
 //! rounds. The bare decoders get the stored bytes from memory, while the library reads the image.
 #![forbid(unsafe_code)]
 
@@ -71,7 +71,7 @@ fn made() -> Result<Vec<PathBuf>> {
             images.push(image);
         } else {
             let _ = fs::remove_file(&image);
-            println!("skipped: {codec}: mkfs.erofs is missing or does not know it");
+            println!("skipped: {codec}: mkfs.erofs is missing or does not support it");
         }
     }
     Ok(images)
@@ -115,7 +115,7 @@ fn opened(image: &Path, workers: WorkersMode) -> Result<Arc<Engine>> {
     Ok(Engine::open(image, &options)?)
 }
 
-/// Measures opening, and opening followed by a read of a small file, warm.
+/// Measures opening an image, and opening it and reading a small file, with a warm page cache.
 fn opening(image: &Path) -> Result<()> {
     let small = found(&*opened(image, WorkersMode::Inline)?, |size| {
         u64::MAX - size
@@ -155,7 +155,7 @@ fn read_so_far() -> Option<u64> {
         .ok()
 }
 
-/// The regular file with the highest `rank`, except for empty ones.
+/// The non-empty regular file with the highest `rank`.
 fn found(engine: &Engine, rank: impl Fn(u64) -> u64) -> Result<Arc<Inode>> {
     let mut best: Option<Arc<Inode>> = None;
     let mut waiting = vec![engine.root()];

@@ -1,4 +1,5 @@
-//! Cached reads of 4 KiB by a growing number of threads: shared state keeps them from scaling.
+//! Measures cached reads of 4 KiB by a growing number of threads: any state that the threads share
+//! would keep them from scaling.
 //!
 //!     cargo bench -p erofs-engine --bench threads [-- IMAGE]
 //!
@@ -71,7 +72,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Every page of the compressed files: inode and offset.
+/// The inode and offset of every page of the compressed files.
 fn compressed_pages(engine: &Engine) -> Result<Vec<(Nid, u64)>> {
     let (mut pages, mut waiting) = (Vec::new(), vec![engine.root()]);
     while let Some(nid) = waiting.pop() {

@@ -1,7 +1,7 @@
 //! An opened image: data path, workers, caches and counters.
 //!
 //! Start-up has ordered steps: devices, page pool (see [`Opened`]), superblock, special inodes,
-//! workers. Each step owns what it created, and the order of the fields makes shut-down the
+//! workers. Each step owns what it creates, and the order of the fields makes shut-down run in
 //! reverse.
 
 use std::borrow::Cow;
@@ -56,8 +56,8 @@ pub use images::decoder_settings;
 pub use names::{EachEntry, EachItem};
 pub use opened::Opened;
 
-/// Maximum number of structures that lead to one another until the location of a file's bytes is
-/// known: inode, index, and the files in which these are stored.
+/// Maximum length of the chain of structures that leads to the location of a file's bytes: inode,
+/// index, and the files in which these are stored.
 const MOST_LEVELS: usize = 16;
 
 /// Maximum number of extents that [`Engine::seek`] examines: 4 GiB of chunks of 64 KiB. Everything
@@ -78,21 +78,21 @@ pub struct Engine {
     /// Whether other programs keep the CPUs busy, and the resulting priority.
     contention: Arc<CpuContention>,
     images: Images,
-    /// Exists with several images, and with a single layer that was an archive.
+    /// Set for several images, and for a single layer that was an archive.
     merged: Option<MergedDirectories>,
-    /// Of a tree's images, those in which every name is just a name and never a whiteout.
+    /// For each image of a tree, whether its archive was rewritten, so that no name in it is a
+    /// whiteout.
     rewritten: Box<[bool]>,
     common: Arc<Common>,
     pool: Arc<PagePool>,
-    /// The cache of decoded inodes.
     inodes: Inodes,
-    /// The cache of directories.
     directories: DirectoryCache,
     pub(crate) requests: Requests,
     policy: SyncDecompress,
     /// Set at most once, before anything is read for programs.
     page_cache: OnceLock<Box<dyn PageCacheWriter>>,
-    /// Set at start. Notices from the start; the workers add their own.
+    /// Set at start. Notices from start-up, to which [`notices`](Self::notices) adds those of the
+    /// workers.
     notices: Vec<String>,
 }
 
@@ -137,7 +137,7 @@ impl Engine {
             CpuContention::new(workers.as_ref(), options.hipri, load_files, &mut notices);
         let contention = Arc::new(contention.map_err(Error::start)?);
         // Workers start with real-time priority: if the CPUs are already busy, no request has to
-        // wait for the one that would detect that.
+        // wait until this is detected.
         contention.check();
         let watch_thread = match &workers {
             Some(workers) if options.watches => {
@@ -166,7 +166,7 @@ impl Engine {
         Ok(Arc::new(engine))
     }
 
-    /// The structures of the image, or of the top one of several.
+    /// The structures of the image or, if there are several, of the top one.
     pub fn image(&self) -> &Image {
         &self.images.top().image
     }
@@ -192,7 +192,7 @@ impl Engine {
         self.images.roots()
     }
 
-    /// Path of the image as the caller specified it, or of the top one of several.
+    /// Path of the image, or of the top one of several, as the caller specified it.
     pub fn name(&self) -> &str {
         &self.images.top().name
     }
@@ -224,8 +224,8 @@ impl Engine {
         self.images.all().len()
     }
 
-    /// A request of a thread, which may or may not be one of the engine's workers. It waits for
-    /// networks unless told [otherwise](Request::without_waiting).
+    /// A request on the calling thread, which may or may not be one of the engine's workers. It
+    /// waits for networks unless told [otherwise](Request::without_waiting).
     pub fn request(&self, context: ReadContext) -> Request<'_> {
         self.requests.request(context)
     }
@@ -256,15 +256,15 @@ impl Engine {
     fn read_inode(&self, request: &Request<'_>, nid: Nid) -> Result<Inode, Error> {
         let mut inode = self.read_own_inode(request, nid)?;
         if self.is_merged(request, &inode)? {
-            // As in overlayfs: programs that derive the number of subdirectories from the link
-            // count find none.
+            // As in overlayfs: a link count of 1 tells programs not to derive the number of
+            // subdirectories from it.
             inode.nlink = 1;
         }
         self.lend(request, &mut inode)?;
         Ok(inode)
     }
 
-    /// Reads an inode as its image has it.
+    /// Reads an inode as its image stores it.
     fn read_own_inode(&self, request: &Request<'_>, nid: Nid) -> Result<Inode, Error> {
         let numbers = self.images.numbers();
         if numbers.image(nid) >= self.image_count() {
@@ -276,7 +276,7 @@ impl Engine {
         Ok(read?.renumbered(nid))
     }
 
-    /// Runs a call for metadata, whose errors name its inode.
+    /// Runs a call for metadata; its errors name the inode.
     fn metadata<R>(
         &self,
         request: &Request<'_>,
@@ -334,7 +334,7 @@ impl Engine {
         Ok(all)
     }
 
-    /// All attributes under the names that the image uses.
+    /// All attributes, under the names by which the image stores them.
     fn stored_xattrs(&self, request: &Request<'_>, inode: &Inode) -> Result<Vec<Xattr>, Error> {
         let key = RequestKey::Xattrs(inode.nid);
         self.metadata(request, key, |image| image.xattrs(inode))
@@ -364,7 +364,7 @@ impl Engine {
         Ok(None)
     }
 
-    /// Looks up an attribute by the name that the image uses.
+    /// Looks up an attribute by the name under which the image stores it.
     fn stored_xattr(
         &self,
         request: &Request<'_>,
@@ -412,15 +412,15 @@ impl Engine {
         });
         match result {
             Ok(()) => add(&self.common.counters.own().delivered_bytes, count as u64),
-            // The request will be repeated.
+            // Not an error: the request will be repeated.
             Err(_) if request.lacks() => self.relate(inode),
             Err(_) => add(&self.common.counters.own().errors, 1),
         }
         result.map(|()| count)
     }
 
-    /// Tells the fetcher where a file is of which a reader lacks something: it will read on. The
-    /// bytes of a file are usually stored together.
+    /// Tells the fetcher where the bytes of a file are, usually close together: a reader that lacks
+    /// some of them will go on to read the others.
     fn relate(&self, inode: &Inode) {
         let request = self.waiting().without_waiting();
         let reader = self.file(&request, inode);
@@ -483,7 +483,8 @@ impl Engine {
         self.read_ahead_at(&self.waiting(), inode, offset, out)
     }
 
-    /// Like [`prefetch_at`](Self::prefetch_at), but as part of a request, which may not wait.
+    /// Like [`prefetch_at`](Self::prefetch_at), but as part of a request that may not be allowed to
+    /// wait.
     pub fn read_ahead_at(
         &self,
         request: &Request<'_>,
@@ -497,7 +498,8 @@ impl Engine {
         })
     }
 
-    /// Decodes for `sink` the pclusters needed to read these bytes, which must be inside the file.
+    /// Decodes the pclusters that contain these bytes, which must be inside the file, and passes
+    /// them to `sink`.
     pub fn decode_for(
         &self,
         inode: &Inode,
@@ -614,7 +616,7 @@ impl Engine {
     /// for the structures that locate them, but not for the bytes.
     ///
     /// # Errors
-    /// The errors of the network.
+    /// Errors of the network.
     pub fn fetch_ahead(&self, parts: &[(Nid, Range<u64>)]) -> io::Result<()> {
         if !self.is_remote() {
             return Ok(());
@@ -654,7 +656,7 @@ impl Engine {
         }
     }
 
-    /// Finds where bytes are stored, including the number of the image.
+    /// Finds where bytes are stored, and the number of the image that stores them.
     fn stored(
         &self,
         request: &Request<'_>,
@@ -675,7 +677,7 @@ impl Engine {
         }
     }
 
-    /// Use of the page pool.
+    /// Counters of the page pool.
     pub fn pool_stats(&self) -> PoolStats {
         self.pool.stats()
     }
@@ -685,7 +687,7 @@ impl Engine {
         FileReader { file, request }
     }
 
-    /// The recorder of its threads' work over time.
+    /// The recorded work of the engine's threads over time.
     pub fn trace_spans(&self) -> &TraceSpans {
         &self.common.spans
     }
@@ -703,7 +705,7 @@ impl Drop for Engine {
     }
 }
 
-/// Starts the workers; `None` without `cpus`.
+/// Starts the workers; returns `None` if there are no `cpus`.
 fn start_workers(
     options: &EngineOptions,
     cpus: Option<SystemCpus>,

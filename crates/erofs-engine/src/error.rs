@@ -18,12 +18,12 @@ pub enum Error {
     /// An image or device file could not be opened.
     #[error("{path}: {source}")]
     Open {
-        /// Its path.
+        /// The path of that file.
         path: String,
-        /// The system's reason.
+        /// The error that the system returned.
         source: Arc<io::Error>,
     },
-    /// A file could not be fetched from its URL, which the line names.
+    /// A file could not be fetched from its URL, which the error names.
     #[error("{0}")]
     Remote(Arc<io::Error>),
     /// The image as a whole is not usable.
@@ -57,7 +57,8 @@ pub enum Error {
         image: Arc<str>,
         /// The inode.
         nid: Nid,
-        /// Its number in its image, if `nid` is a number among several images.
+        /// The inode's number in its own image; `nid` may differ from it if there are several
+        /// images.
         own_nid: Nid,
         /// The fault.
         fault: FileFault,
@@ -74,7 +75,7 @@ pub enum Error {
         path: String,
         /// The reason.
         what: &'static str,
-        /// The corresponding errno.
+        /// The errno for replies.
         errno: i32,
     },
 }
@@ -83,17 +84,17 @@ pub enum Error {
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileFault {
-    /// Its structures cannot be used.
+    /// The file's structures cannot be used.
     #[error("{0}")]
     Format(Arc<erofs_format::Error>),
-    /// Its bytes could not be read from the image.
+    /// The file's bytes could not be read from the image.
     #[error("{length} bytes at {}: {source}", place(location))]
     Fetch {
         /// Where the bytes are stored.
         location: Location,
         /// Number of bytes to read.
         length: u64,
-        /// The system's reason.
+        /// The error that the system returned.
         source: Arc<io::Error>,
     },
     /// A pcluster cannot be decoded.
@@ -106,7 +107,7 @@ pub enum FileFault {
         /// The codec and the reason.
         source: DecodeError,
     },
-    /// Structures of this kind that lead back to themselves.
+    /// Structures of this kind refer to each other in a cycle.
     #[error("{0}")]
     Loop(&'static str),
     /// A request needs more work than any valid image causes.
@@ -115,15 +116,15 @@ pub enum FileFault {
     /// Not enough memory for a buffer of this many bytes.
     #[error("no memory for a buffer of {0} bytes")]
     Memory(usize),
-    /// A helping thread ended before its part of a request, this many bytes, was done (a bug).
+    /// A helping thread ended before it had read this many bytes of a request (a bug).
     #[error("{0} bytes were not read: the thread that read them panicked")]
     Unfinished(usize),
-    /// Not a directory, not a symlink, and so on.
+    /// The inode is of the wrong kind: not a directory, not a symlink, and so on.
     #[error("{what}")]
     Kind {
         /// The kind that was required.
         what: &'static str,
-        /// The corresponding errno.
+        /// The errno for replies.
         errno: i32,
     },
 }
@@ -198,7 +199,7 @@ impl Error {
         }
     }
 
-    /// Memory or threads are not available at start-up.
+    /// An error for memory or threads that are not available at start-up.
     pub(crate) fn start(source: io::Error) -> Self {
         Error::Start(Arc::new(source))
     }
@@ -218,7 +219,7 @@ impl Error {
         }
     }
 
-    /// The errno of a filesystem's reply.
+    /// The errno for a filesystem's reply.
     pub fn errno(&self) -> i32 {
         match self {
             Error::Open { source, .. } => source.raw_os_error().unwrap_or(errno::EIO),

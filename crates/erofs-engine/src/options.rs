@@ -35,7 +35,7 @@ pub enum WorkersMode {
 }
 
 impl WorkersMode {
-    /// The pool's mode; `None` without workers.
+    /// The pool's mode; `None` if there are no workers.
     pub(crate) fn mode(self) -> Option<Mode> {
         match self {
             Self::PerCpu => Some(Mode::PerCpu),
@@ -87,12 +87,12 @@ const SYNC_DECOMPRESS: &[(&str, SyncDecompress)] = &[
     ("off", SyncDecompress::Off),
 ];
 
-/// The start of the image in its file.
+/// Where the image begins in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offset {
-    /// At this byte.
+    /// The image begins at this byte.
     Bytes(u64),
-    /// At the first valid superblock that is found.
+    /// The file is searched, and the image with the first valid superblock is used.
     Auto,
 }
 
@@ -121,8 +121,8 @@ impl FromStr for Offset {
 /// Bytes of decoded pclusters cached by default.
 ///
 /// The kernel's page cache keeps what a FUSE mount returns, so only partly read pclusters are worth
-/// caching, a few for each reader. 8 MiB hold 60 pclusters of the common 64 KiB size (about 133 KiB
-/// decoded), and are little compared with the 16 MiB for everything else.
+/// caching, a few for each reader. 8 MiB holds 60 pclusters of the common 64 KiB size (about 133
+/// KiB decoded), and is little compared with the 16 MiB for everything else.
 pub const DEFAULT_CACHE_BYTES: u64 = 8 << 20;
 
 /// How to open an image.
@@ -132,7 +132,7 @@ pub struct EngineOptions {
     pub workers: WorkersMode,
     /// Priority of the workers.
     pub hipri: Hipri,
-    /// Whether a thread follows the load and CPU hotplug. If not, the caller calls
+    /// Whether a thread follows the load and CPU hotplug. If false, the caller must call
     /// [`Engine::check_load`](crate::Engine::check_load) and
     /// [`Workers::check_cpus`](cpu_workers::Workers::check_cpus).
     pub watches: bool,

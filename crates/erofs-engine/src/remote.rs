@@ -1,7 +1,7 @@
 //! Stored bytes that must be fetched over a network before they can be read.
 //!
 //! A thread that serves requests must not wait for these bytes: its [`Request`] records which are
-//! missing and fails, and another thread waits. All other requests wait during the read.
+//! missing and fails, and another thread waits. Any other request waits while it reads.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -17,7 +17,7 @@ use rustix::fs::MemfdFlags;
 use crate::request::budget::Request;
 use crate::request::missing::Missing;
 
-/// Maximum number of bytes read of a small file: more than any valid one has.
+/// Maximum number of bytes that are read of a small file: more than any valid one has.
 const SMALL: u64 = (64 << 10) + 1;
 
 /// How often blocks are requested again when a full cache drops them before they are read.
@@ -44,7 +44,7 @@ pub(crate) fn read(
     ))
 }
 
-/// The URL that was specified instead of a path, if so. The error is one line.
+/// The URL, if one was specified instead of a path. The error is one line.
 pub fn url(path: &Path) -> Option<Result<ImageUrl, String>> {
     ImageUrl::parse(path.to_str()?)
 }
@@ -57,7 +57,7 @@ pub(crate) fn is_image_of_registry(path: &Path) -> bool {
     matches!(version, Some(Version::Tag(_) | Version::Digest(_)))
 }
 
-/// A file beside an image: its path or URL with `suffix`.
+/// The path or URL of a file beside an image: that of the image with `suffix` appended.
 pub fn beside(image: &Path, suffix: &str) -> PathBuf {
     match url(image) {
         Some(Ok(source)) => source.beside(suffix).url().into(),
@@ -69,7 +69,8 @@ pub fn beside(image: &Path, suffix: &str) -> PathBuf {
     }
 }
 
-/// A message about a file, on one line that includes its name. Messages about URLs already do.
+/// A message about a file, on one line that begins with the file's name. Messages about URLs
+/// already do.
 pub fn about(path: &Path, error: &dyn std::fmt::Display) -> String {
     let (name, error) = (shown(path), error.to_string());
     match error.starts_with(&name) {
@@ -83,7 +84,8 @@ pub fn about(path: &Path, error: &dyn std::fmt::Display) -> String {
 pub(crate) struct ImageFetcher(RefCell<Option<Fetcher>>);
 
 impl ImageFetcher {
-    /// Opens a URL for reading: a socket with [`Parts`](remote_image::Parts).
+    /// Opens a URL for reading, as a descriptor from which [`Parts`](remote_image::Parts) can be
+    /// restored.
     pub(crate) fn open(&self, source: &ImageUrl, options: &Options) -> io::Result<File> {
         let mut fetcher = self.0.borrow_mut();
         let (fetcher, number) = match fetcher.as_mut() {

@@ -1,5 +1,5 @@
-//! The primitives of pclusters in flight, which real-time workers share with other threads. With
-//! the feature `loom` they are the ones that the models can replay.
+//! The synchronization primitives of pclusters in flight, which real-time workers share with other
+//! threads. With the feature `loom`, these are primitives that the models can replay.
 
 #[cfg(not(feature = "loom"))]
 pub(crate) use cpu_workers::{PiCondvar, PiMutex, PiMutexGuard};

@@ -1,8 +1,8 @@
-//! Trace spans: records for a recorder of what a mount's threads did, and when.
+//! Trace spans: what the threads of a mount did, and when, for a program that records them.
 //!
 //! While tracing is off, a span costs one relaxed load. A recorder turns tracing on for some
 //! seconds by fetching the recorded trace spans ([`TraceSpans::take`]), and fetches again before
-//! this time is over. If the recorder is killed, tracing therefore ends.
+//! that time is over. If the recorder is killed, tracing therefore ends.
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -20,7 +20,7 @@ const BUFFERS: usize = 16;
 /// Maximum number of spans in a buffer, 64 bytes each; later ones are counted as lost.
 const MOST: usize = 1 << 16;
 
-/// A section of a thread's time. Times are those of CLOCK_MONOTONIC.
+/// What a thread did during a period. Times are those of CLOCK_MONOTONIC.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Span {
     /// The kind of a request ("read"), or a part of serving one: "queue", "fetch", "decompress",
@@ -32,7 +32,7 @@ pub struct Span {
     pub start_ns: u64,
     /// When it ended.
     pub end_ns: u64,
-    /// Its subject: the number of a request, or the address of a pcluster.
+    /// What the work was for: the number of a request, or the address of a pcluster.
     pub id: u64,
     /// Bytes moved.
     pub bytes: u64,
@@ -156,6 +156,6 @@ mod tests {
         assert_eq!((many.len(), lost), (MOST, 3));
         spans.until.store(1, Relaxed);
         spans.end(start, "fetch", 0, 0);
-        assert!(!spans.wanted(), "the recorder did not come back");
+        assert!(!spans.wanted(), "the recorder did not return");
     }
 }

@@ -13,13 +13,13 @@ use crate::{Algorithm, Result};
 pub struct CompressionConfigs {
     /// Bitmap of [`Algorithm::bit`].
     pub available: u16,
-    /// LZ4.
+    /// Settings of LZ4, if the image uses it.
     pub lz4: Option<Lz4Config>,
-    /// MicroLZMA.
+    /// Settings of MicroLZMA, if the image uses it.
     pub lzma: Option<LzmaConfig>,
-    /// DEFLATE.
+    /// Settings of DEFLATE, if the image uses it.
     pub deflate: Option<DeflateConfig>,
-    /// Zstandard.
+    /// Settings of Zstandard, if the image uses it.
     pub zstd: Option<ZstdConfig>,
 }
 

@@ -20,7 +20,7 @@ pub enum DataLayout {
     FlatInline,
     /// Compressed, with indexes of 4 and 2 bytes.
     CompressedCompact,
-    /// Chunks of equal size anywhere.
+    /// Chunks of equal size, each stored anywhere.
     ChunkBased,
 }
 

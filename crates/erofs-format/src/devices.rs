@@ -1,9 +1,9 @@
 //! The devices of an image and the addresses on them.
 //!
-//! An address either names a device, as in chunk indexes, or is in the unified address space. There
-//! each extra device starts at its `uniaddr`, and all other addresses belong to the primary device.
-//! If only the primary device is passed, it must contain the others at their unified addresses (a
-//! flat device in the kernel's terms).
+//! An address either names a device, as in chunk indexes, or is in the unified address space.
+//! There, each extra device starts at its `uniaddr`, and all other addresses belong to the primary
+//! device. If only the primary device is passed, it must contain the others at their unified
+//! addresses (a flat device in the kernel's terms).
 
 use crate::meta::{Meta, until_nul};
 use crate::raw::{RawDeviceSlot, incompat};
@@ -12,7 +12,7 @@ use crate::{Error, Holder, Result, Source, Superblock};
 /// An extra device, as the device table describes it.
 #[derive(Clone, Debug)]
 pub struct DeviceSlot {
-    /// Its tag in the image: a digest, a name, or nothing.
+    /// The device's tag in the image: a digest, a name, or nothing.
     pub tag: Vec<u8>,
     /// Number of blocks.
     pub blocks: u64,
@@ -26,7 +26,7 @@ pub(crate) struct Devices {
     /// Size of each device in bytes, the primary one first.
     sizes: Vec<u64>,
     pub slots: Vec<DeviceSlot>,
-    /// A single device contains all others.
+    /// Whether the primary device contains all others.
     flat: bool,
     block_bits: u8,
 }
@@ -202,7 +202,7 @@ fn read_table(meta: &Meta<'_>, superblock: &Superblock) -> Result<Vec<DeviceSlot
         .collect()
 }
 
-/// The upper halves are meaningless except in 48-bit images.
+/// Decodes a slot. The upper halves of its fields are meaningless except in 48-bit images.
 fn parse_slot(raw: &RawDeviceSlot, superblock: &Superblock) -> DeviceSlot {
     let wide = superblock.has(incompat::BIT48);
     let whole = |low: u32, high: u16| match wide {

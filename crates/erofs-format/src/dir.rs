@@ -20,7 +20,7 @@ use crate::Nid;
 pub struct Dirent<'a> {
     /// Name: 1 to 255 bytes without `/` and NUL; `.` and `..` are ordinary entries.
     pub name: &'a [u8],
-    /// Inode it names.
+    /// Number of the inode that it names.
     pub nid: Nid,
     /// Type according to the entry (see [`crate::FileType`]); a hint, since the inode decides. 0
     /// means unknown.

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 /// Result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An error of reading an image: one line with all numbers needed to find the fault.
+/// An error in reading an image: one line with all numbers needed to find the fault.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -28,9 +28,9 @@ pub enum Error {
         missing.join(", ")
     )]
     MissingDevices {
-        /// Extra devices that the image names.
+        /// Number of extra devices that the image names.
         needed: u16,
-        /// Extra devices that were passed.
+        /// Number of extra devices that were passed.
         given: usize,
         /// A description of each missing one: its slot, tag and size.
         missing: Vec<String>,
@@ -38,9 +38,9 @@ pub enum Error {
     /// More devices were passed than the image has.
     #[error("the image has {}, but {}", owned(*needed), passed(*given))]
     TooManyDevices {
-        /// Extra devices of the image.
+        /// Number of extra devices of the image.
         needed: usize,
-        /// Extra devices that were passed.
+        /// Number of extra devices that were passed.
         given: usize,
     },
     /// The image contradicts itself or refers to something outside it.
@@ -58,7 +58,7 @@ pub enum Error {
         offset: u64,
         /// Length of the read.
         length: usize,
-        /// The reader's error.
+        /// The error of the underlying read.
         source: std::io::Error,
     },
 }
@@ -86,9 +86,9 @@ pub enum ErrorClass {
     NotErofs,
     /// An unknown feature, or devices that do not match (EOPNOTSUPP).
     Unsupported,
-    /// EUCLEAN, which the kernel calls EFSCORRUPTED.
+    /// A contradiction in the image (EUCLEAN, which the kernel calls EFSCORRUPTED).
     Corrupted,
-    /// EIO.
+    /// A failed read (EIO).
     Io,
 }
 

@@ -9,7 +9,7 @@ pub struct Extent {
     pub logical: u64,
     /// Bytes of the file, from `logical`, that it supplies: never 0, never beyond the file's size.
     pub length: u64,
-    /// Their location.
+    /// Where these bytes are stored.
     pub kind: ExtentKind,
 }
 
@@ -50,10 +50,11 @@ pub enum ExtentKind {
     },
     /// One pcluster, decoded from its beginning.
     Compressed(Pcluster),
-    /// Bytes of the packed inode. They are inside it as far as its size is known to this crate (see
-    /// [`crate::Source`]); the reader of the packed inode checks the rest.
+    /// Bytes of the packed inode. If this crate knows the size of the packed inode (see
+    /// [`crate::Source`]), they are inside it; otherwise the reader of the packed inode checks
+    /// that.
     Fragment {
-        /// Byte offset in the decoded packed inode of the byte `logical`.
+        /// Offset of the byte `logical` in the decoded packed inode.
         offset: u64,
     },
 }
@@ -61,9 +62,10 @@ pub enum ExtentKind {
 /// The location of a pcluster's stored bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Location {
-    /// Number of the device: 0 is the image, and 0 if `metabox`.
+    /// Number of the device; 0 is the image, and is also used if `metabox` is true.
     pub device: u16,
-    /// The bytes are in the decoded metabox (tail packing of an inode that is stored there).
+    /// Whether the bytes are in the decoded metabox (tail packing of an inode that is stored
+    /// there).
     pub metabox: bool,
     /// Byte offset, not always a multiple of the block size.
     pub physical: u64,

@@ -11,7 +11,7 @@ use crate::meta::Meta;
 use crate::xattr_prefix::LongPrefix;
 use crate::{Error, FileType, Holder, Inode, NID_IN_METABOX, Nid, Result, Source, Superblock};
 
-/// An opened image. It holds no files: each caller reads through its own [`Source`], see
+/// An opened image. It holds no files: each caller reads through its own [`Source`]; see
 /// [`Image::reader`].
 ///
 /// An engine opens it in this order: [`Image::open`]; then, through a source that also has the
@@ -81,7 +81,7 @@ impl Image {
         Ok(image)
     }
 
-    /// Reads through `source`.
+    /// A reader of the image that gets bytes from `source`.
     pub fn reader<'a>(&'a self, source: &'a dyn Source) -> Reader<'a> {
         Reader {
             image: self,
@@ -142,7 +142,7 @@ impl Image {
     }
 
     pub(crate) fn set_prefixes(&self, prefixes: Vec<LongPrefix>) {
-        // Called once.
+        // Cannot fail, since this is called only once.
         let _ = self.prefixes.set(prefixes);
     }
 
@@ -162,7 +162,7 @@ impl<'a> Reader<'a> {
         self.check_type("root", self.superblock.root_nid, FileType::Directory)
     }
 
-    /// Inodes in the metabox are left out: nothing can read them yet.
+    /// Checks the special inodes, except those in the metabox, which cannot be read yet.
     fn check_special_inodes(&self) -> Result<()> {
         let outside = |nid: &Nid| nid & NID_IN_METABOX == 0;
         if let Some(nid) = self.metabox_nid() {
@@ -194,7 +194,7 @@ impl<'a> Reader<'a> {
         Inode::read(&self.meta(in_metabox)?, base, nid, &self.superblock)
     }
 
-    /// Source of its bytes.
+    /// The source of the image's bytes.
     pub fn source(&self) -> &'a dyn Source {
         self.source
     }

@@ -11,7 +11,7 @@ use crate::{DataLayout, DeviceNumber, FileType, NID_IN_METABOX, Nid, Result, Sup
 /// A decoded and checked inode.
 #[derive(Clone, Debug)]
 pub struct Inode {
-    /// Its number, unless a reader of several images has [renumbered](Self::renumbered) it.
+    /// The inode's number, unless a reader of several images has [renumbered](Self::renumbered) it.
     pub nid: Nid,
     own_nid: Nid,
     /// Type and permissions, as in `st_mode`.
@@ -20,7 +20,7 @@ pub struct Inode {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Size in bytes, at most `i64::MAX`; not backed by anything until mapped.
+    /// Size in bytes, at most `i64::MAX`; not compared with the stored data until that is mapped.
     pub size: u64,
     /// Hard links.
     pub nlink: u32,
@@ -36,7 +36,8 @@ pub struct Inode {
     pub blocks: u64,
     /// Whether this is a 64-byte inode on disk (otherwise 32 bytes).
     pub extended: bool,
-    /// A directory without a `.` entry (48-bit images); the lister supplies it.
+    /// Whether the directory has no `.` entry (48-bit images); callers that list it supply the
+    /// entry.
     pub dot_omitted: bool,
     /// `i_xattr_icount`: 0 if there are no xattrs at all.
     pub xattr_icount: u16,
@@ -45,7 +46,7 @@ pub struct Inode {
     pub(crate) position: u64,
     /// `i_u`, for the layouts that read it.
     pub(crate) union_bits: u32,
-    /// First block of a flat inode; none if it has no block at all, and its data is a hole.
+    /// First block of a flat inode; `None` if it has no blocks, so that its data is a hole.
     pub(crate) start_block: Option<u64>,
     /// Where compressed data is, read from the map header when it is first mapped.
     pub(crate) zmap: Arc<OnceLock<ZMap>>,
@@ -101,7 +102,7 @@ impl Inode {
         build(nid, position, fields, superblock)
     }
 
-    /// Its type.
+    /// The inode's type.
     pub fn file_type(&self) -> FileType {
         match FileType::from_mode(self.mode) {
             Some(file_type) => file_type,
@@ -109,12 +110,12 @@ impl Inode {
         }
     }
 
-    /// How its data is laid out.
+    /// How the inode's data is laid out.
     pub fn layout(&self) -> DataLayout {
         self.layout
     }
 
-    /// Whether its data is compressed (or a fragment).
+    /// Whether the inode's data is compressed (or a fragment).
     pub fn is_compressed(&self) -> bool {
         matches!(
             self.layout,
@@ -127,12 +128,12 @@ impl Inode {
         self.own_nid & NID_IN_METABOX != 0
     }
 
-    /// Its number in the image that it is in.
+    /// The inode's number in its own image.
     pub fn own_nid(&self) -> Nid {
         self.own_nid
     }
 
-    /// This inode under the number that a reader of several images gives it.
+    /// The inode with the number that a reader of several images gives it.
     #[must_use]
     pub fn renumbered(self, nid: Nid) -> Self {
         Self { nid, ..self }
@@ -273,7 +274,7 @@ fn sectors(fields: &Fields, compressed: bool, superblock: &Superblock) -> u64 {
     blocks << (superblock.block_bits - 9)
 }
 
-/// All ones, in as many bits as the address has, mean no block.
+/// The first block of flat data; an address with all bits set means that there is none.
 fn start_block(fields: &Fields) -> Option<u64> {
     let (high, mask) = match fields.high {
         Some(high) => (u64::from(high) << 32, (1 << 48) - 1),

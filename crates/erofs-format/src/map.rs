@@ -21,7 +21,7 @@ use std::ops::Range;
 
 use crate::{DataLayout, Extent, Inode, Reader, Result};
 
-/// Extents of a file, each with its part of a range. Ends after an error.
+/// The extents of a file, each with its part of a range. The iterator ends after an error.
 #[derive(Clone, Debug)]
 pub struct Extents<'a> {
     image: Reader<'a>,
@@ -101,8 +101,8 @@ impl Reader<'_> {
     }
 
     /// Whether the inode has a hole. The length of its index is subtracted from `entries`, the
-    /// number of entries that may still be read. `None` if unknown: the index is longer, or the
-    /// inode has chunks or encoded extents, or is damaged.
+    /// number of entries that may still be read. `None` if this is not known: the index has more
+    /// entries than that, or the inode has chunks or encoded extents, or is damaged.
     pub fn has_holes(&self, inode: &Inode, entries: &mut u64) -> Option<bool> {
         if inode.size == 0 || !inode.file_type().has_data() {
             return Some(false);

@@ -13,7 +13,7 @@ pub(crate) struct Meta<'a> {
 }
 
 impl Meta<'_> {
-    /// Its name in messages.
+    /// The container's name in messages.
     pub fn name(&self) -> &'static str {
         match self.holder {
             Holder::Device(_) => "primary device",
@@ -109,8 +109,8 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// `length` bytes at `offset`. Index entries are aligned to their own size, so they never
-    /// straddle two windows.
+    /// Returns `length` bytes at `offset`. Index entries are aligned to their own size, so they
+    /// never straddle two windows.
     pub fn get(&mut self, offset: u64, length: usize) -> Result<&[u8]> {
         let inside = offset >= self.start && offset - self.start + length as u64 <= self.len as u64;
         if !inside {
@@ -132,7 +132,7 @@ impl<'a> Window<'a> {
         Ok(())
     }
 
-    /// One on-disk structure.
+    /// Reads one on-disk structure.
     pub fn structure<T: FromBytes>(&mut self, offset: u64) -> Result<T> {
         Ok(structure(self.get(offset, size_of::<T>())?))
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 /// Random access to bytes of a known size: a device, or the decoded content of an inode.
 pub trait ReadAt: std::fmt::Debug {
-    /// Fills `buf` from byte `offset`. A read that cannot be filled is an error
+    /// Fills `buf` from byte `offset`. A read that cannot fill `buf` is an error
     /// ([`io::ErrorKind::UnexpectedEof`]), never a short success.
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()>;
 

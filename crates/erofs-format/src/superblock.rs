@@ -26,7 +26,7 @@ pub struct Superblock {
     pub metabox_nid: Option<Nid>,
     /// Number of inodes (statfs).
     pub inos: u64,
-    /// Blocks of the primary device.
+    /// Number of blocks of the primary device.
     pub blocks: u64,
     /// First block of the metadata area: nid 0.
     pub meta_block: u32,
@@ -36,21 +36,21 @@ pub struct Superblock {
     pub uuid: [u8; 16],
     /// Label, without the padding.
     pub volume_name: Vec<u8>,
-    /// Seconds that times of compact inodes are relative to.
+    /// Time, in seconds, to which times of compact inodes are relative.
     pub epoch: i64,
     /// Nanoseconds of the times of compact inodes.
     pub fixed_nsec: u32,
     /// Seconds from `epoch` to when the image was made.
     pub build_time: u32,
-    /// Extra devices that the image uses.
+    /// Number of extra devices that the image uses.
     pub extra_devices: u16,
     /// Slot of the device table, in units of 128 bytes from the start of the image.
     pub device_slot: u16,
     /// Number of long xattr name prefixes.
     pub xattr_prefix_count: u8,
-    /// Where they start, in units of 4 bytes.
+    /// Where the long prefixes start, in units of 4 bytes.
     pub xattr_prefix_start: u32,
-    /// The names of an inode's xattrs may be tested with its bloom filter.
+    /// Whether the names of an inode's xattrs may be tested with its bloom filter.
     pub xattr_filter: bool,
     /// Index of the long prefix that names the content digest of a file, if there is one.
     pub ishare_xattr_prefix: Option<u8>,

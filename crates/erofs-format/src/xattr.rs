@@ -74,7 +74,7 @@ const NAMESPACES: [(u8, &[u8]); 5] = [
     (6, b"security."),
 ];
 
-/// Flag in a name index: the rest is an index of the long prefixes.
+/// Flag in a name index: the other bits are an index into the long prefixes.
 const LONG_PREFIX: u8 = 0x80;
 /// `EROFS_XATTR_FILTER_SEED`; the namespace is added to it.
 const FILTER_SEED: u32 = 0x25bb_e08f;
@@ -105,8 +105,8 @@ fn whole_name(namespace: u8, infix: &[u8], name: &[u8]) -> Option<Vec<u8>> {
     (split == namespace && !name.contains(&0)).then_some(name)
 }
 
-/// Calls `each` for the inline attributes and then the shared ones until it returns true. If a bit
-/// of the name filter is given, nothing is visited if the filter excludes the name.
+/// Calls `each` for the inline attributes and then the shared ones until it returns true. Given a
+/// bit of the name filter, visits nothing if the filter excludes the name.
 fn visit(
     image: Reader<'_>,
     inode: &Inode,
@@ -164,7 +164,8 @@ fn visit_inline(
     Ok(false)
 }
 
-/// IDs count in 4 bytes from the block of shared attributes.
+/// Visits shared attributes. Their IDs are offsets from the block of shared attributes, in units of
+/// 4 bytes.
 fn visit_shared(image: Reader<'_>, ids: &[u8], each: &mut dyn FnMut(Xattr) -> bool) -> Result<()> {
     let superblock = image.superblock();
     let base = image.block_address(superblock.xattr_block.into())?;
@@ -172,7 +173,7 @@ fn visit_shared(image: Reader<'_>, ids: &[u8], each: &mut dyn FnMut(Xattr) -> bo
     for id in ids.chunks_exact(4) {
         let meta = image.meta(in_metabox)?;
         let id = u32::from_le_bytes([id[0], id[1], id[2], id[3]]);
-        // Neither 2^48 nor 2^34 can overflow the sum.
+        // Cannot overflow: the base is below 2^48, the rest below 2^34.
         let offset = base + u64::from(id) * 4;
         let raw: RawXattrEntry = meta.get(offset)?;
         let mut payload = vec![0; payload_length(&raw)];
@@ -189,8 +190,8 @@ fn payload_length(raw: &RawXattrEntry) -> usize {
     usize::from(raw.name_len) + usize::from(raw.value_size.get())
 }
 
-/// The attribute, if it can be requested. A long prefix that is not in the table makes it unknown,
-/// and it is skipped, as in the kernel.
+/// The attribute, if it can be requested. As in the kernel, an attribute whose long prefix is not
+/// in the table is unknown, and is skipped.
 fn parse(image: &Image, raw: &RawXattrEntry, payload: &[u8]) -> Option<Xattr> {
     let (name, value) = payload.split_at(raw.name_len.into());
     let (namespace, infix) = match raw.name_index & LONG_PREFIX {

@@ -1,6 +1,6 @@
 //! Long prefixes of xattr names.
 //!
-//! An opened image has their table, which lookups of attributes read.
+//! An opened image holds the table of these prefixes, which lookups of attributes read.
 
 /// An entry of the table of long prefixes.
 #[derive(Clone, Debug)]

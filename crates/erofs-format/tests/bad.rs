@@ -26,7 +26,7 @@ const LEFT_TO_THE_DECODER: [&str; 5] = [
     "lzma-garbage.erofs",
     "deflate-garbage.erofs",
     "zstd-garbage.erofs",
-    // The size of the packed inode is known to the decoding engine.
+    // Only the engine, which decodes the packed inode, knows its size.
     "fragment-off-far.erofs",
 ];
 

@@ -1,5 +1,5 @@
-//! Every good image: this crate reads what its manifest says, as far as possible without a decoder.
-//! (Compressed data is mapped, and decoded in the tests of the engine.)
+//! Checks every good image: this crate reads what its manifest says, as far as possible without a
+//! decoder. (Compressed data is mapped, and decoded in the tests of the engine.)
 
 use crate::common::*;
 use erofs_format::{FileType, Inode, Reader, dir};
@@ -188,7 +188,7 @@ fn check_lookups(image: Reader<'_>, inode: &Inode) -> Vec<String> {
     let dot = entries.iter().any(|(name, _)| name == b".");
     if dot == inode.dot_omitted {
         wrong.push(format!(
-            "'.' is there: {dot}, left out: {}",
+            "'.' is present: {dot}, omitted: {}",
             inode.dot_omitted
         ));
     }

@@ -23,8 +23,8 @@ impl BackOff {
         self.0 = SHORTEST;
     }
 
-    /// Sleeps after a temporary error; false for any other, such as ENODEV for a mount that is
-    /// gone.
+    /// Sleeps after a temporary error; returns false for any other error, such as ENODEV for a
+    /// mount that is gone.
     pub(crate) fn passes(&mut self, error: Errno) -> bool {
         let passes = matches!(
             error,

@@ -27,7 +27,7 @@ pub enum State {
     Closed,
 }
 
-/// A kind of channel.
+/// What the channels of both transports do.
 pub(crate) trait Serve: AsFd + Send {
     fn wait(&mut self) -> Ready;
     fn serve(&mut self) -> State;

@@ -27,7 +27,7 @@ pub struct Restartable {
     /// The requests that the server is handling, shared with the process that replaces it.
     pub in_flight: Arc<RequestsInFlight>,
     /// Cloned, non-blocking descriptors, one per channel. Releasing a descriptor ends the requests
-    /// taken through it, so the other process also keeps all of them open.
+    /// taken through it, so the other process also keeps all descriptors open.
     pub clones: Vec<OwnedFd>,
 }
 
@@ -39,13 +39,13 @@ pub(crate) struct Connection {
     filesystem: Arc<dyn Filesystem>,
     /// Set by the handshake.
     protocol: OnceLock<Protocol>,
-    /// Set at start: bytes of the largest request.
+    /// Set at start: size of the largest request in bytes.
     max_request: usize,
-    /// Guarded by its own lock: as many sets as channels have been open at the same time.
+    /// Guarded by its own lock: as many sets as channels were ever open at the same time.
     counters: PiMutex<Vec<Arc<Counters>>>,
-    /// Atomic.
+    /// Atomic: whether the mount has ended.
     ended: AtomicBool,
-    /// Set at start: readable once a channel has seen the end.
+    /// Set at start: readable once a channel has seen the end of the mount.
     end: EventFd,
     wait_order: WaitOrder,
     /// Used only over io_uring.
@@ -54,10 +54,10 @@ pub(crate) struct Connection {
     sent_to_self: AtomicU64,
     /// Set at start: shared with a successor of this process.
     in_flight: OnceLock<Arc<RequestsInFlight>>,
-    /// Guarded by its own lock: descriptors of the device that a successor takes over; if set,
-    /// channels open no others.
+    /// Guarded by its own lock: cloned descriptors of the device, for channels that are opened
+    /// later.
     clones: PiMutex<Vec<OwnedFd>>,
-    /// See the tag of `DeferredQueue`.
+    /// Guarded by its own lock.
     deferred: DeferredQueue,
 }
 
@@ -99,7 +99,7 @@ impl Connection {
     }
 
     pub(crate) fn agreed(&self, protocol: Protocol) {
-        // Called once.
+        // Cannot fail, since this is called only once.
         let _ = self.protocol.set(protocol);
     }
 
@@ -118,7 +118,7 @@ impl Connection {
 
     /// Sets the parts for a successor. Must be called before any channel is opened.
     pub(crate) fn make_restartable(&self, parts: Restartable) {
-        // Called once.
+        // Cannot fail, since this is called only once.
         let _ = self.in_flight.set(parts.in_flight);
         *self.clones() = parts.clones;
     }
@@ -127,8 +127,8 @@ impl Connection {
         self.clones().extend(clones);
     }
 
-    /// A descriptor for a channel. In a server that may be replaced, the successor holds the same
-    /// descriptor; if none is left, this is a duplicate of the first.
+    /// A descriptor for a channel. If the server may be replaced, the successor holds the same
+    /// descriptor; if none of these is left, this is a duplicate of the mount's first descriptor.
     pub(crate) fn take_clone(&self) -> io::Result<OwnedFd> {
         if let Some(clone) = self.clones().pop() {
             return Ok(clone);
@@ -145,7 +145,7 @@ impl Connection {
 
     /// Returns a descriptor obtained from [`take_clone`](Self::take_clone).
     pub(crate) fn return_clone(&self, clone: BorrowedFd<'_>) {
-        // If no descriptor is left, a later channel shares that of another channel.
+        // If duplicating fails, a later channel shares another channel's descriptor.
         if let Ok(clone) = rustix::io::fcntl_dupfd_cloexec(clone, 0) {
             self.clones().push(clone);
         }
@@ -197,7 +197,7 @@ impl Connection {
         )?)
     }
 
-    /// Counters of a new channel; `ring` is its transport.
+    /// Counters for a new channel; `ring` says whether it is over io_uring.
     pub(crate) fn new_counters(&self, ring: bool) -> Arc<Counters> {
         counters::for_channel(&mut self.counters.lock(), ring)
     }

@@ -13,8 +13,8 @@ use crate::wire::Opcode;
 
 const KINDS: usize = Opcode::ALL.len();
 
-/// Number of CPUs that are counted separately; requests served on higher CPUs count for the last
-/// one.
+/// Number of CPUs that are counted separately; requests served on CPUs with higher numbers count
+/// for the last one.
 const CPUS: usize = 256;
 
 /// Number of buckets, one per power of two.
@@ -59,7 +59,7 @@ pub(crate) struct Record {
     pub(crate) reply_bytes: usize,
     /// The CPU of the requesting thread, if known.
     pub(crate) reader_cpu: Option<usize>,
-    /// The CPU it was served on.
+    /// The CPU on which the request was served.
     pub(crate) cpu: usize,
     pub(crate) run_ns: u64,
 }
@@ -106,7 +106,7 @@ impl Counters {
 }
 
 figures::figures! {
-    /// How often each power of two occurred.
+    /// The number of values in the range of each power of two.
     #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
     pub struct Histogram {
         /// Number of values.
@@ -174,19 +174,19 @@ figures::figures! {
         pub by_cpu: Vec<u64>,
         /// Time from taking a request to its reply.
         pub run_ns: Histogram => histogram "request_run_seconds",
-        /// Requests by kind.
+        /// Time from taking a request to its reply, by kind.
         pub run_ns_by_kind: BTreeMap<&'static str, Histogram>,
         /// Sizes of the replies to reads, in bytes.
         pub read_bytes: Histogram,
     }
 }
 
-/// The counters of a new channel, among those of all channels. A channel that ended leaves its
-/// counters to the next one of its transport.
+/// Returns counters for a new channel: those of a channel of the same transport that has ended, or
+/// new ones, which are added to `all`.
 pub(crate) fn for_channel(all: &mut Vec<Arc<Counters>>, ring: bool) -> Arc<Counters> {
     let is_free = |set: &&Arc<Counters>| set.ring == ring && Arc::strong_count(set) == 1;
     if let Some(free) = all.iter().find(is_free) {
-        // Order this thread after everything that the previous channel's thread wrote.
+        // Orders this thread after everything that the previous channel's thread wrote.
         fence(Ordering::Acquire);
         return Arc::clone(free);
     }
@@ -293,7 +293,7 @@ mod tests {
         let next = for_channel(&mut all, false);
         next.add(&record(Opcode::Read, None));
         let another = for_channel(&mut all, false);
-        assert_eq!(all.len(), 3, "those in use are nobody else's");
+        assert_eq!(all.len(), 3, "counters in use are not shared");
         let sums = Statistics::gather(&[&*all[0], &ring, &another]);
         assert_eq!((sums.requests, sums.by_transport.dev_fuse), (2, 2));
     }

@@ -24,7 +24,7 @@ impl DeferredChannel {
     }
 
     /// Serves until the mount is gone. `more` is called when another thread should serve deferred
-    /// requests as well; `more` must return quickly, and may fail to start one.
+    /// requests as well; `more` must return quickly, and may fail to start that thread.
     pub fn run(mut self, more: impl Fn()) {
         while let Some((request, is_last)) = self.connection.deferred().take() {
             if is_last {

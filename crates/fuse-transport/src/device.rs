@@ -48,8 +48,8 @@ impl DeviceChannel {
             epoll: watch(&waker)?,
         });
         let mut request = Run::map(REQUEST_BYTES / PAGE_SIZE)?;
-        // If a page were missing while the process is being killed, the kernel would answer the
-        // request with EIO.
+        // Allocates every page now: if one were missing while the process is being killed, the
+        // kernel would answer the request with EIO.
         request.populate()?;
         let this = Self {
             waiter,

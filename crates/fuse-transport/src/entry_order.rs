@@ -30,7 +30,7 @@ use sys::clock::now_ns;
 /// How long one thread waits for another. Waking a sleeping thread takes about 10 us, or 50 us in a
 /// virtual machine, and two threads are woken.
 const PATIENCE: Duration = Duration::from_micros(200);
-/// After the order was reversed, it is left alone for this many times as long as reversing took.
+/// After a reversal, the order is left alone for this many times as long as the reversal took.
 const PAUSE: u64 = 10;
 
 /// States of a turn: none is in progress;
@@ -74,7 +74,7 @@ pub(crate) struct Queue {
 /// A worker's entry that should be taken out.
 pub(crate) struct Asked {
     pub(crate) cpu: usize,
-    /// The file that the request for it names.
+    /// The file named by the request that takes the entry out.
     pub(crate) file: u64,
 }
 
@@ -103,7 +103,7 @@ impl EntryOrder {
         self.thread.store(thread, Ordering::Relaxed);
     }
 
-    /// Pins the thread that takes entries out to a CPU. If pinning fails, its request goes to
+    /// Pins to a CPU the thread that takes entries out. If pinning fails, its request goes to
     /// another queue.
     fn pin(&self, cpu: usize) {
         let thread = Pid::from_raw(self.thread.load(Ordering::Relaxed));
@@ -215,7 +215,7 @@ impl Queue {
     }
 }
 
-/// The overflow channel's part, for one thread.
+/// The overflow channel's part in turns, for one of its threads.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
     /// Number of requests that the worker had begun, if it was idle when this thread took its
@@ -233,7 +233,7 @@ pub(crate) struct Turn<'o> {
 }
 
 impl Turns {
-    /// Notes that the thread took a request from that queue.
+    /// Notes that the thread took a request from queue `number`.
     pub(crate) fn take(&mut self, order: &EntryOrder, number: u16) {
         self.idle = order.queue(number).and_then(Queue::idle_since);
     }

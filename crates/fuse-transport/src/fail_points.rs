@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use std::io;
 
 /// Environment variable that names the step that fails: `setup`, `memory`, `offer`, `register`,
-/// `cpu` or `clone`; or `read` or `enter`, of which every other call fails.
+/// `cpu` or `clone`; with `read` or `enter`, every other call fails.
 #[cfg(feature = "fail-points")]
 pub const FAIL_STEP: &str = "FUSE_TRANSPORT_FAILS";
 

@@ -42,8 +42,8 @@ pub const DECLINED: Errno = Errno::CANCELED;
 
 /// A read-only filesystem whose content never changes.
 ///
-/// Nodes are the filesystem's own numbers; 1 is the root, 0 is not a node. Many threads call it at
-/// the same time. An error is sent to the calling program; a panic becomes EIO.
+/// Nodes are the filesystem's own numbers; 1 is the root, 0 is not a node. Many threads call its
+/// methods at the same time. An error is sent to the calling program; a panic becomes EIO.
 pub trait Filesystem: Send + Sync {
     /// Seconds for which the kernel may cache names and attributes. By default forever, since
     /// nothing changes; 0 if every access must be seen.
@@ -87,8 +87,8 @@ pub trait Filesystem: Send + Sync {
         reply: &mut DirectoryReply<'_, '_>,
     ) -> Result<(), Failure>;
 
-    /// The value of an extended attribute; `None` if there is none of this name. ENOSYS means that
-    /// no file has any, and the kernel never asks again.
+    /// The value of an extended attribute; `None` if the node has none with this name. ENOSYS means
+    /// that no file has any, and the kernel never asks again.
     fn xattr(&self, caller: Caller, node: u64, name: &[u8]) -> Result<Option<Vec<u8>>, Failure>;
 
     /// The names of all extended attributes; ENOSYS as for [`xattr`](Self::xattr).

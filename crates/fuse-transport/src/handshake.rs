@@ -13,8 +13,8 @@ pub struct Config {
     pub max_request: usize,
     /// Maximum number of pending requests that no program waits for, such as read-ahead.
     pub max_background: u16,
-    /// The kernel enforces POSIX ACLs, which it requests once for each inode that a user other than
-    /// the owner reaches. Implies `default_permissions`.
+    /// Whether the kernel enforces POSIX ACLs. It requests them once for each inode that a user
+    /// other than the owner accesses. Implies `default_permissions`.
     pub acl: bool,
     /// Whether clones of the mount may have mapped owners (Linux 6.12). Needs
     /// `default_permissions`; the kernel then leaves users and groups out of all requests.
@@ -22,7 +22,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// Number of pages in the largest request, in pages of the kernel's size.
+    /// Size of the largest request, in pages of the kernel's size.
     fn max_pages(&self, page: usize) -> u16 {
         let pages = self.max_request.div_ceil(page).max(1);
         u16::try_from(pages).unwrap_or(u16::MAX)
@@ -69,7 +69,7 @@ figures::figures! {
 /// The outcome of one INIT.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
-    /// The version was agreed.
+    /// The version was agreed on.
     Agreed(Protocol),
     /// The kernel speaks a newer major version and will send INIT again.
     Again,
@@ -97,7 +97,7 @@ const ALWAYS: [InitFlags; 11] = [
     InitFlags::HAS_RESEND,
 ];
 
-/// Pages in a request without `MAX_PAGES`.
+/// Number of pages in a request if `MAX_PAGES` was not agreed on.
 const FEW_PAGES: u16 = 32;
 
 /// Answers the kernel's INIT. `io_uring` selects that transport if the kernel offers it; `page` is
@@ -124,7 +124,7 @@ pub(crate) fn negotiate(
     out.set_features(taken);
     out.max_readahead = init.max_readahead;
     out.max_background = config.max_background;
-    // The kernel's own default keeps the congestion mark at three quarters.
+    // Three quarters of the maximum, like the kernel's own default.
     out.congestion_threshold = config.max_background / 4 * 3;
     // The minimum that the kernel accepts: nothing is ever written, and the read buffer stays
     // small.
@@ -231,7 +231,7 @@ mod tests {
             (!0, 4 << 10, 256),
             (!0, 16 << 10, 64),
             (!0, 64 << 10, 16),
-            // Independent of their size.
+            // Without `MAX_PAGES`, the number of pages does not depend on their size.
             (0, 4 << 10, 32),
             (0, 64 << 10, 32),
         ] {

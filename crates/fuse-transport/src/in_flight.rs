@@ -49,9 +49,9 @@ const _: () = assert!(REFUSED_AT + MOST_REFUSED * NUMBERS <= SLOTS_AT && NUMBERS
 pub struct TakenRequest {
     /// The kernel's number, without the mark for a repetition.
     pub unique: u64,
-    /// The node it concerns.
+    /// The node that the request concerns.
     pub node: u64,
-    /// Its kind.
+    /// The request's opcode.
     pub opcode: u32,
 }
 
@@ -67,7 +67,7 @@ impl std::fmt::Display for TakenRequest {
 pub struct RequestsInFlight {
     words: SharedWords<WORDS>,
     next_slot: AtomicUsize,
-    /// Held by a thread that serves a repeated request, one by one.
+    /// Held while a repeated request is served, if these are served one by one.
     turn: PiMutex<()>,
 }
 
@@ -104,7 +104,7 @@ impl RequestsInFlight {
     /// Maps a file that [`create`](Self::create) created.
     ///
     /// # Errors
-    /// The kernel's refusal.
+    /// The kernel refuses to map the file.
     pub fn map(file: BorrowedFd<'_>) -> io::Result<Self> {
         Ok(Self {
             words: SharedWords::map(file)?,

@@ -13,21 +13,21 @@ const SETTLED: Duration = Duration::from_millis(1);
 /// until a move is noticed, each request wakes two CPUs, which takes longer than a sample.
 const MOVING: Duration = Duration::from_micros(50);
 
-/// Samples the CPU of readers, for one serving thread.
+/// Samples the CPU on which readers run, for one serving thread.
 #[derive(Debug, Default)]
 pub(crate) struct ReaderCpu {
     /// The thread sampled last, and its open file.
     reader: Option<(u32, File)>,
     /// The CPU on which that thread last ran.
     cpu: Option<usize>,
-    /// Time of the next sample, ns.
+    /// Time of the next sample, in ns.
     next_ns: u64,
 }
 
 impl ReaderCpu {
-    /// The CPU of the thread `tid`; `None` if it cannot be known (a thread that has ended, one in
-    /// another PID namespace, `/proc` inaccessible). `here` is the CPU of the caller, `now_ns` the
-    /// time.
+    /// The CPU of the thread `tid`; `None` if it cannot be determined (a thread that has ended, one
+    /// in another PID namespace, `/proc` inaccessible). `here` is the CPU of the caller, `now_ns`
+    /// the time.
     pub(crate) fn sample(&mut self, tid: u32, here: usize, now_ns: u64) -> Option<usize> {
         self.cpu = self.read(tid);
         let pause = match self.cpu {

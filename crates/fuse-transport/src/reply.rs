@@ -41,7 +41,7 @@ impl<'b> Reply<'b> {
         }
     }
 
-    /// Allows it to grow to `limit` bytes; false if the buffer is smaller.
+    /// Allows the reply to grow to `limit` bytes; false if the buffer is smaller.
     pub(crate) fn limit(&mut self, limit: usize) -> bool {
         let fits = limit <= self.buffer.len();
         self.limit = limit.min(self.buffer.len());
@@ -52,7 +52,7 @@ impl<'b> Reply<'b> {
         self.limit - self.length
     }
 
-    /// Copies `bytes` in; false, without copying, if they do not fit.
+    /// Appends `bytes`; false, without copying any, if they do not fit.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> bool {
         let fits = bytes.len() <= self.room();
         if fits {
@@ -66,7 +66,7 @@ impl<'b> Reply<'b> {
         &self.buffer[..self.length]
     }
 
-    /// Bytes so far.
+    /// Number of bytes in the reply so far.
     pub(crate) fn length(&self) -> usize {
         self.length
     }
@@ -86,7 +86,7 @@ impl<'r> ReadReply<'r> {
         }
     }
 
-    /// Bytes still wanted.
+    /// Number of bytes still wanted.
     pub fn room(&self) -> usize {
         self.buffer.len() - *self.length
     }
@@ -139,7 +139,7 @@ impl<'r, 'b> DirectoryReply<'r, 'b> {
         self.plus.is_some()
     }
 
-    /// Whether it has no entry, which means that the listing is complete.
+    /// Whether the reply has no entry, which means that the listing is complete.
     pub fn is_empty(&self) -> bool {
         self.reply.length() == 0
     }

@@ -10,15 +10,15 @@ use crate::wire::{InHeader, Opcode};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request<'a> {
     pub(crate) header: InHeader,
-    /// `None` for an unknown kind.
+    /// The opcode; `None` if the request is of an unknown kind.
     pub(crate) opcode: Option<Opcode>,
     pub(crate) fixed: &'a [u8],
     pub(crate) rest: &'a [u8],
 }
 
 impl<'a> Request<'a> {
-    /// Parses one read of the device, which has exactly one request. An error carries the header,
-    /// if there is one, so that the request can be refused.
+    /// Parses the result of one read of the device, which is exactly one request. An error carries
+    /// the header, if there is one, so that the request can be refused.
     pub(crate) fn from_device(bytes: &'a [u8]) -> Result<Self, Option<InHeader>> {
         let (header, body) = InHeader::read_from_prefix(bytes).map_err(|_| None)?;
         if header.len as usize != bytes.len() {

@@ -34,15 +34,15 @@ impl Caller {
 /// A request and its result, for logs.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<'r> {
-    /// Name of its opcode; "unknown" for an unknown one.
+    /// Name of the request's opcode; "unknown" if the opcode is not known.
     pub kind: &'static str,
-    /// Its number.
+    /// The request's number.
     pub unique: u64,
-    /// The node it concerns.
+    /// The node that the request concerns.
     pub node: u64,
-    /// The process that sent it.
+    /// The process that sent the request.
     pub caller: Caller,
-    /// The name it carries, if any.
+    /// The name that the request carries, if any.
     pub name: Option<&'r [u8]>,
     /// Offset and size of a read.
     pub range: Option<(u64, u32)>,
@@ -53,11 +53,11 @@ pub struct Seen<'r> {
 /// A served request, with times of CLOCK_MONOTONIC.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Served {
-    /// Its opcode; `None` for an unknown one.
+    /// The request's opcode; `None` if it is not known.
     pub opcode: Option<Opcode>,
     /// The kernel's number of the request.
     pub unique: u64,
-    /// Time when a thread took it.
+    /// Time when a thread took the request.
     pub taken_ns: u64,
     /// Time when the filesystem had produced the answer.
     pub answered_ns: u64,

@@ -25,7 +25,7 @@ use crate::wire::{InHeader, Opcode};
 /// The reply buffer and the counters of one thread.
 pub(crate) struct Responder {
     connection: Arc<Connection>,
-    /// Uses memory only as needed.
+    /// The reply buffer, whose pages take up memory only once they are used.
     reply: Run,
     counters: Arc<Counters>,
     /// Where the request in flight is noted; only for a mount whose server can be replaced.

@@ -128,7 +128,7 @@ impl Serve for RingChannel {
         &self.waker
     }
 
-    /// Submits the last reply now and not in [`wait`](Self::wait), because the thread does
+    /// Submits the last reply now, instead of in [`wait`](Self::wait), because the thread does
     /// something else first.
     fn flush(&mut self) {
         self.own_queue().inspect(|queue| queue.begin());

@@ -16,7 +16,7 @@ use crate::wire::{EntryOut, InHeader, MIN_READ_BUFFER, Opcode, OutHeader, RingHe
 
 /// A request that was answered.
 pub(crate) struct Answered {
-    /// Its entry.
+    /// The number of the ring entry.
     pub(crate) number: usize,
     pub(crate) commit_id: u64,
     pub(crate) record: Record,
@@ -25,13 +25,13 @@ pub(crate) struct Answered {
 }
 
 impl Answered {
-    /// Whether the request was one of [`Connection::send_to_self`].
+    /// Whether the request was sent by [`Connection::send_to_self`].
     pub(crate) fn is_sent_to_self(&self) -> bool {
         self.record.opcode == Some(Opcode::NotifyReply)
     }
 }
 
-/// Whether the request is one of [`Connection::send_to_self`].
+/// Whether the request was sent by [`Connection::send_to_self`].
 pub(crate) fn is_sent_to_self(message: &Message<'_>) -> bool {
     let header = InHeader::read_from_prefix(&message.header[..]);
     let opcode = header
@@ -40,7 +40,7 @@ pub(crate) fn is_sent_to_self(message: &Message<'_>) -> bool {
     opcode == Some(Opcode::NotifyReply)
 }
 
-/// Answers one request into its entry.
+/// Answers one request and puts the reply into its entry.
 pub(crate) fn answer_message(
     connection: &Connection,
     message: Message<'_>,

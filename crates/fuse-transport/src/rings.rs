@@ -1,5 +1,5 @@
-//! The rings of one mount, created before the handshake, and before a sandbox that forbids creating
-//! any.
+//! The rings of one mount, created before the handshake and before the process enters a sandbox
+//! that forbids creating any.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -38,7 +38,7 @@ impl Rings {
     /// in.
     ///
     /// # Errors
-    /// The kernel's refusal: io_uring is too old (EINVAL), disabled or forbidden (EPERM), missing
+    /// The kernel's error: io_uring is too old (EINVAL), disabled or forbidden (EPERM), missing
     /// (ENOSYS), or there is no memory or descriptor left.
     pub fn new(cpus: &[bool], per_cpu: bool, overflow: usize) -> io::Result<Self> {
         fail_points::check("setup")?;

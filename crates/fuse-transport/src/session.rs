@@ -38,9 +38,9 @@ pub enum Error {
          needed"
     )]
     TooOld {
-        /// Its major version.
+        /// The kernel's major version.
         major: u32,
-        /// Its minor version.
+        /// The kernel's minor version.
         minor: u32,
     },
     /// The mount ended before the handshake.
@@ -49,7 +49,7 @@ pub enum Error {
     /// Another request arrived first.
     #[error("the kernel's first request has opcode {opcode}, not INIT")]
     NotInit {
-        /// Its number.
+        /// The opcode of that request.
         opcode: u32,
     },
     /// There is no memory.
@@ -189,7 +189,7 @@ impl Session {
         self.connection.protocol()
     }
 
-    /// The requests in flight that a replacement server will see; `None` if this one cannot be
+    /// The requests in flight that a replacement server will see; `None` if this server cannot be
     /// replaced.
     pub fn in_flight(&self) -> Option<&Arc<RequestsInFlight>> {
         self.connection.in_flight()
@@ -213,11 +213,11 @@ impl Session {
         DeferredChannel::open(&self.connection)
     }
 
-    /// The channel of one CPU's queue, for the calling thread, which should be pinned there. Only
-    /// the thread that opened this channel can use it. Open the overflow channel first.
+    /// The channel of one CPU's queue, for the calling thread, which should be pinned to that CPU.
+    /// Only the thread that opened this channel can use it. Open the overflow channel first.
     ///
     /// # Errors
-    /// The kernel's refusal, or EOPNOTSUPP if io_uring was not agreed on.
+    /// The kernel's error, or EOPNOTSUPP if io_uring was not agreed on.
     pub fn cpu_channel(self: &Arc<Self>, cpu: usize) -> io::Result<Channel> {
         fail_points::check("cpu")?;
         let prepared = PreparedChannel::of_cpu(&self.connection, self.rings()?, cpu)?;
@@ -230,8 +230,8 @@ impl Session {
     /// [`device_channel`](Self::device_channel) must be served in addition.
     ///
     /// # Errors
-    /// As for [`cpu_channel`](Self::cpu_channel). If the kernel refuses an entry, requests arrive
-    /// on the device.
+    /// The same errors as for [`cpu_channel`](Self::cpu_channel). If the kernel refuses an entry,
+    /// requests arrive on the device.
     pub fn overflow_channel(self: &Arc<Self>) -> io::Result<Channel> {
         let prepared = self.overflow.lock().take();
         let prepared = match prepared {

@@ -1,10 +1,9 @@
 //! The order in which the kernel wakes the threads that wait for `/dev/fuse`.
 //!
-//! A request wakes the first waiter, in the order of registration, which is asleep
-//! (EPOLLEXCLUSIVE). By default one thread takes nearly all requests of a slow reader, whatever CPU
-//! that reader runs on, and each request and each reply then wakes another CPU. So the thread of
-//! the reader's CPU is put first: all waiters registered before it are registered again, which
-//! moves them to the end.
+//! A request wakes the first waiter that is asleep, in the order of registration (EPOLLEXCLUSIVE).
+//! By default one thread takes nearly all requests of a slow reader, whatever CPU that reader runs
+//! on, and each request and each reply then wakes another CPU. So the thread of the reader's CPU is
+//! put first: all waiters registered before it are registered again, which moves them to the end.
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
@@ -21,10 +20,10 @@ pub(crate) const DEVICE: u64 = 0;
 /// No CPU is first yet.
 const NONE: usize = usize::MAX;
 
-/// After each reordering, following readers pauses for this many times as long as the reordering
-/// took, so that it uses at most a tenth of a CPU. Otherwise two readers on different CPUs would
-/// have the order changed for each request. With two waiters the pause is 50 us; with 128, of which
-/// half change places, a millisecond.
+/// After each reordering, threads stop following readers for this many times as long as it took, so
+/// that following uses at most a tenth of a CPU. Otherwise two readers on different CPUs would have
+/// the order changed for each request. With two waiters the pause is 50 us; with 128, half of which
+/// change places, a millisecond.
 const PAUSE: u64 = 10;
 /// The longest pause. Without this limit, a thread that was preempted during the reordering would
 /// pause too long.
@@ -40,7 +39,7 @@ pub(crate) struct Waiter {
 }
 
 impl Waiter {
-    /// Waits for the device, after all threads that already wait.
+    /// Registers this waiter with the device, after all threads that already wait.
     pub(crate) fn register(&self) -> Result<(), Errno> {
         // Exclusive: one request wakes one thread.
         let events = EventFlags::IN | EventFlags::EXCLUSIVE;
@@ -67,12 +66,12 @@ pub(crate) struct WaitOrder {
     first: AtomicUsize,
     /// Atomic. Set while a thread determines where its reader runs, and reorders the waiters.
     following: AtomicBool,
-    /// Atomic. Earliest time at which a thread may do so again, in ns.
+    /// Atomic. Earliest time, in ns, at which a thread may do this again.
     next_ns: AtomicU64,
     /// Atomic. Number of waiters. With only one, the thread does not sample, because no other could
     /// answer.
     count: AtomicUsize,
-    /// Guarded by its own lock. In the kernel's order.
+    /// Guarded by its own lock. The waiters in the kernel's order.
     waiters: PiMutex<Vec<Arc<Waiter>>>,
 }
 

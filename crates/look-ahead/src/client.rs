@@ -1,6 +1,6 @@
-//! The operations that any client of a mount can do, below a directory that is its root. Paths are
-//! bytes from profiles and from the ring, which are not trusted: they cannot lead out of the mount,
-//! and only directories and regular files are opened.
+//! The operations that any client of a mount can perform, below a directory that is its root. Paths
+//! are bytes from profiles and from the ring, which are not trusted: they cannot lead out of the
+//! mount, and only directories and regular files are opened.
 
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
@@ -12,10 +12,10 @@ use rustix::io::{Errno, Result};
 
 use crate::events::Inode;
 
-/// The kernel requests as many bytes of entries at once as the program has room for.
+/// The kernel requests as many bytes of entries at a time as the program has room for.
 const ENTRIES_BYTES: usize = 256 << 10;
 
-/// Directory entries that are read: images may repeat them endlessly.
+/// Maximum number of directory entries read: an image may repeat them endlessly.
 const MOST_ENTRIES: usize = 1 << 16;
 
 /// Buffer for listings; one per thread.
@@ -48,7 +48,7 @@ pub(crate) fn list(
     Ok(())
 }
 
-/// Looks up a name, which may be absent; if it is a symlink, its target is read.
+/// Looks up a name, which need not exist; if it is a symlink, its target is read.
 pub(crate) fn look_up(root: &OwnedFd, path: &[u8]) -> Result<()> {
     let at = path.iter().rposition(|byte| *byte == b'/');
     let (parent, name) = at.map_or((&b""[..], path), |at| (&path[..at], &path[at + 1..]));
@@ -63,7 +63,7 @@ pub(crate) fn look_up(root: &OwnedFd, path: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// The inode at a path, which is not a symlink.
+/// The inode at a path; no symlink is followed.
 pub(crate) fn status(root: &OwnedFd, path: &[u8]) -> Result<Inode> {
     let status = fstat(open(root, path, OFlags::PATH)?)?;
     Ok(Inode {
@@ -75,7 +75,7 @@ pub(crate) fn status(root: &OwnedFd, path: &[u8]) -> Result<Inode> {
 
 /// Opens a regular file; returns it with its inode number and length in bytes.
 pub(crate) fn open_file(root: &OwnedFd, path: &[u8]) -> Result<(OwnedFd, u64, u64)> {
-    // Opening a device or a FIFO could have an effect or wait.
+    // Opening a device or a FIFO could have side effects or block.
     let handle = open(root, path, OFlags::PATH)?;
     let status = fstat(&handle)?;
     if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {
@@ -99,7 +99,7 @@ pub(crate) fn read_ahead(file: &OwnedFd, offset: u64, length: u64) -> Result<()>
     }
 }
 
-/// Opens a path that cannot lead anywhere else.
+/// Opens a path, which cannot lead out of the mount.
 fn open(root: &OwnedFd, path: &[u8], access: OFlags) -> Result<OwnedFd> {
     let path = if path.is_empty() { b"." } else { path };
     let flags = access | OFlags::NOFOLLOW | OFlags::CLOEXEC;

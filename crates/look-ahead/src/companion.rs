@@ -52,13 +52,14 @@ pub struct Companion {
     store: Box<dyn Store>,
     settings: Settings,
     names: Names,
-    /// Content of the file when it was last read. Other mounts write it too.
+    /// The content of the file when it was last read; other mounts write to the file too.
     learned: Learned,
     image: ImageIdentity,
     launch: Option<Launch>,
-    /// Programs launched so far in this launch.
+    /// Programs launched so far during the current launch.
     begun: HashSet<Vec<u8>>,
-    /// The launched program was already replayed: all other work for this launch waits for a pause.
+    /// Set until the work at the beginning of a launch is done: if the launched program is already
+    /// being replayed, this work waits for a pause.
     is_behind: bool,
     /// Whether there has been a launch; used with `any_file`.
     launched_once: bool,
@@ -96,7 +97,7 @@ impl std::fmt::Debug for Companion {
     }
 }
 
-/// Whether a launch is expected according to the file of what was learned.
+/// Whether the file of learned launches says that a launch is expected.
 pub(crate) fn is_expected_by(file: &File) -> bool {
     let mut header = [0; learned::HEADER_BYTES];
     let length = file.read_at(&mut header, 0).unwrap_or(0);
@@ -104,7 +105,7 @@ pub(crate) fn is_expected_by(file: &File) -> bool {
 }
 
 impl Companion {
-    /// `Reader` belongs to the ring in which the server records events.
+    /// Creates the companion; `reader` reads the ring in which the server records events.
     pub fn new(
         reader: Reader,
         mount: Arc<dyn Mount>,
@@ -159,7 +160,7 @@ impl Companion {
                 Err(()) => self.settings.learns = false,
             }
             self.replay(is_expected);
-            // Slower sources must not delay what is already known.
+            // Done last: slower sources must not delay replays of programs that are already known.
             self.look_inside();
         }
         loop {
@@ -192,7 +193,7 @@ impl Companion {
     }
 }
 
-/// Whether it is replayed when the mount begins.
+/// Whether a program is replayed when the mount begins.
 fn is_expected(one: &Candidate<'_>) -> bool {
     one.idle_mounts < IDLE_MOUNTS
 }

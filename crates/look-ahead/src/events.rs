@@ -17,10 +17,10 @@ use crate::shared::{
     SLOT, SLOTS, Shared, TAIL, THREADS, UNTIL_ANY, WAITS, WANTED, slots_of, word_of,
 };
 
-/// Knowledge about an inode that a name leads to.
+/// What is known about an inode that a name leads to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Inode {
-    /// Its number as seen by programs.
+    /// The inode number as seen by programs.
     pub ino: u64,
     /// Type and permissions.
     pub mode: u32,
@@ -56,7 +56,7 @@ impl Events {
     /// Maps the file from [`create`](Self::create). `wake` is an eventfd.
     ///
     /// # Errors
-    /// The kernel's refusal, or it is another file.
+    /// The kernel refuses to map the file, or it is another file.
     pub fn map(file: BorrowedFd<'_>, wake: OwnedFd) -> io::Result<Self> {
         Ok(Self {
             shared: Shared::map(file)?,
@@ -65,7 +65,7 @@ impl Events {
     }
 
     /// Call this before the mount is served: sets the inode number of its root, the name of the
-    /// file with what its launches taught, and the image.
+    /// file that holds what its launches have taught, and the image.
     pub fn describe(&self, root: u64, file: &str, image: &ImageIdentity) {
         self.shared.set(ROOT, root);
         let set = |length: usize, at: usize, text: &str, most: usize| {
@@ -121,7 +121,7 @@ impl Events {
         });
     }
 
-    /// A directory was listed.
+    /// Records that a directory was listed.
     pub fn listed(&self, directory: u64) {
         self.add_numbers(LISTED, [directory, 0, 0], false);
     }
@@ -154,8 +154,8 @@ impl Events {
         }
     }
 
-    /// Asks the companion to list a directory. Returns a mark for [`has_read`](Self::has_read), if
-    /// it will.
+    /// Asks the companion to list a directory. Returns a mark for [`has_read`](Self::has_read) if
+    /// the companion will do so.
     pub fn wants(&self, path: &[u8]) -> Option<u64> {
         self.add(Record {
             kind: WANTED,
@@ -165,13 +165,14 @@ impl Events {
         })
     }
 
-    /// Whether the companion is past a mark.
+    /// Whether the companion has read past a mark.
     pub fn has_read(&self, mark: u64) -> bool {
         self.shared.get(TAIL) >= mark
     }
 
     /// The parts of files that the companion is about to read, starting with the one after `seen`:
-    /// an inode number, first byte and length. They may be arbitrary. Advances `seen` to their end.
+    /// an inode number, first byte and length. The companion may have written arbitrary values.
+    /// Advances `seen` to their end.
     pub fn parts(&self, seen: &mut u64) -> Vec<(u64, u64, u64)> {
         let count = self.shared.word(PARTS).load(Ordering::Acquire);
         let first = count.saturating_sub(MOST_PARTS).max((*seen).min(count));
@@ -186,7 +187,7 @@ impl Events {
 
     /// The companion's figures as JSON, if there are any.
     pub fn report(&self) -> Option<serde_json::Value> {
-        /// Writing takes a few microseconds.
+        /// Number of attempts while the companion is writing, which takes a few microseconds.
         const TRIES: usize = 100;
         for _ in 0..TRIES {
             let before = self.shared.word(REPORT_VERSION).load(Ordering::Acquire);
@@ -202,7 +203,7 @@ impl Events {
         None
     }
 
-    /// The number of records for which there was no room.
+    /// The number of records dropped for lack of room.
     pub fn dropped(&self) -> u64 {
         self.shared.get(DROPPED)
     }

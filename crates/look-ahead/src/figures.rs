@@ -6,8 +6,9 @@ use serde_json::{Value, json};
 
 use crate::replay::Replay;
 
-/// How many probes among windows of files the launches requested, and how many not. Windows that
-/// another replay has read were already there, and show nothing.
+/// Counts the probes among `windows`: those that a launch requested, and those that no launch
+/// requested. A window that another replay has read was already in the page cache, so it shows
+/// nothing.
 pub(crate) fn probes<'w>(
     replays: &[Arc<Replay>],
     windows: impl Iterator<Item = (&'w [u8], u32)>,
@@ -41,8 +42,9 @@ pub(crate) fn report(replays: &[Arc<Replay>]) -> Value {
     }
 }
 
-/// Adds what the probes show: how much of the bytes read ahead was used. Unknown until a launch has
-/// requested a probe; then bytes read ahead for programs that were not launched count as unused.
+/// Adds what the probes show: how many of the bytes read ahead were used. This is unknown until a
+/// launch has requested a probe; from then on, bytes read ahead for programs that were not launched
+/// count as unused.
 fn add_probes(replays: &[Arc<Replay>], report: &mut Value) {
     let parts = replays.iter().map(|replay| {
         let (hit, missed) = probes(replays, replay.windows());

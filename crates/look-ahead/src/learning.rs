@@ -12,13 +12,13 @@ use crate::recording::Recording;
 /// takes 20 us, an entry of a listing 3.
 const LIST_SHARE: u64 = 6;
 
-/// Bytes of a directory entry: 12, and a name.
+/// Bytes in a directory entry: 12, and those of a typical name.
 const ENTRY_BYTES: u64 = 24;
 
 /// The known properties of a file or directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// From the root of the mount.
+    /// The path from the root of the mount.
     pub(crate) path: Vec<u8>,
     pub(crate) size: u64,
     pub(crate) mode: u32,
@@ -32,7 +32,7 @@ pub(crate) fn profile(recording: &Recording, place: &dyn Fn(u64) -> Option<Place
         read: recording.windows.iter().map(|window| window.ino).collect(),
     };
     let mut builder = Builder::default();
-    // The limits of the profile are kept: anything beyond them is left out.
+    // Anything beyond the limits of a profile is left out.
     let listed = places.list(&mut builder);
     places.look_up(&mut builder, &listed);
     places.read(&mut builder);
@@ -76,8 +76,8 @@ impl Places<'_> {
         listed.into_keys().collect()
     }
 
-    /// Files that are read are found when they are opened, and so are directories on the way to
-    /// something.
+    /// Adds the lookups of names, except for those of files that are read, which are found when
+    /// they are opened, and of entries in listed directories.
     fn look_up(&self, builder: &mut Builder, listed: &HashSet<u64>) {
         for looked_up in &self.recording.names {
             let is_known = looked_up.found.is_some_and(|found| {

@@ -7,10 +7,10 @@ use crate::client;
 use crate::events::Inode;
 use crate::learning::joined;
 
-/// The most names that are remembered: too few for a walk of a large tree.
+/// Maximum number of names remembered: too few for a walk of a large tree.
 const MOST: usize = 1 << 15;
 
-/// Levels of parent directories that are followed.
+/// Maximum number of levels of parent directories that are followed.
 const DEPTH: usize = 256;
 
 /// An inode and the name that led to it.
@@ -85,7 +85,7 @@ impl Names {
         None
     }
 
-    /// From the root of the mount.
+    /// The path of an inode from the root of the mount, if it is known.
     pub(crate) fn path(&self, ino: u64) -> Option<Vec<u8>> {
         let (mut at, mut names) = (ino, Vec::new());
         while at != self.root {

@@ -105,7 +105,7 @@ impl Reader {
     /// Maps the file from [`Events::create`](crate::Events::create). `wake` is an eventfd.
     ///
     /// # Errors
-    /// The kernel's refusal, or it is another file.
+    /// The kernel refuses to map the file, or it is another file.
     pub fn map(file: BorrowedFd<'_>, wake: OwnedFd) -> io::Result<Self> {
         Ok(Self {
             shared: Arc::new(Shared::map(file)?),
@@ -115,7 +115,7 @@ impl Reader {
         })
     }
 
-    /// The name of the file with what launches taught; may be any bytes.
+    /// The name of the file that holds what launches have taught; may be arbitrary bytes.
     pub fn file(&self) -> Vec<u8> {
         let length = self.shared.get(FILE_LENGTH);
         self.shared.bytes(FILE_AT, length, FILE_BYTES)
@@ -137,7 +137,7 @@ impl Reader {
 
     /// Registers the calling thread as the companion's first one, until the result is dropped.
     pub(crate) fn register(&self) -> Option<Registrar> {
-        // A companion that died has left its numbers.
+        // Clears the numbers left by a companion that has died.
         (0..MOST_THREADS).for_each(|place| self.shared.set(THREADS + place, 0));
         let own = self.registrar()?;
         own.register();
@@ -290,7 +290,7 @@ impl Reader {
         first.chain(more).take(length).collect()
     }
 
-    /// Call this before sleeping; returns false if there is something to read already. Call
+    /// Call this before sleeping; returns false if there is already something to read. Call
     /// [`awake`](Self::awake) after the sleep.
     pub(crate) fn may_sleep(&self, until: Until) -> bool {
         let level = match until {
@@ -315,7 +315,7 @@ impl Reader {
             return false;
         }
         let version = self.shared.word(REPORT_VERSION);
-        // Odd, whatever state a dead companion has left.
+        // Makes the version odd, in whatever state a dead companion left it.
         let odd = version.load(Ordering::Relaxed) | 1;
         version.store(odd, Ordering::Relaxed);
         fence(Ordering::Release);
@@ -442,7 +442,7 @@ mod tests {
     #[test]
     fn what_a_server_left_incomplete_or_wrote_at_random_is_passed_over() {
         let (events, mut reader) = pair();
-        // A server that died after its reservation.
+        // Imitates a server that died after reserving slots.
         reader.shared.word(HEAD).fetch_add(3, Ordering::Relaxed);
         events.listed(1);
         assert_eq!(reader.next(), None);
@@ -450,7 +450,7 @@ mod tests {
         assert_eq!(all(&mut reader), []);
         events.listed(2);
         assert_eq!(all(&mut reader), [Event::Listed(2)]);
-        // A compromised server: arbitrary words.
+        // Imitates a compromised server, which writes arbitrary words.
         let mut random = 0x9e37_79b9_7f4a_7c15_u64;
         for round in 0..20_000_u64 {
             random = random
@@ -552,7 +552,7 @@ mod tests {
         assert!(!events.is_of_companion(0));
         let others: Vec<_> = std::iter::from_fn(|| reader.registrar()).collect();
         assert_eq!(others.len(), MOST_THREADS - 1);
-        // They do not take the place of an existing one.
+        // A second registration of this thread does not take the place of the first.
         others.last().unwrap().register();
         drop(registered);
         assert!(events.is_of_companion(own), "twice");

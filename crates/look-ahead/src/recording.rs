@@ -41,7 +41,7 @@ pub(crate) struct Recording {
     listed_once: HashSet<u64>,
     /// Symlinks that were read, with times.
     pub(crate) links: Vec<(u64, u32)>,
-    /// Set before each note: ms since the recording began.
+    /// Milliseconds since the recording began; set before each event is noted.
     pub(crate) now_ms: u32,
 }
 
@@ -107,8 +107,8 @@ impl Recording {
     }
 
     /// Whether most of the large files were read in order from beginning to end, as a copy or a
-    /// search does. A launch maps its files and reads them here and there. `length`: bytes of a
-    /// file.
+    /// search does. A launch maps its files and reads them here and there. `length` returns the
+    /// length of a file in bytes.
     pub(crate) fn is_copy(&self, length: impl Fn(u64) -> Option<u64>) -> bool {
         let mut files: HashMap<u64, Vec<&RawWindow>> = HashMap::new();
         for window in &self.windows {
@@ -122,7 +122,7 @@ impl Recording {
     }
 }
 
-/// The others were replayed.
+/// Whether windows cover at least three quarters of a file; the others were replayed.
 fn are_most(windows: &[&RawWindow], length: u64) -> bool {
     let pages = |window: &&RawWindow| u64::from(window.pages.count_ones());
     4 * windows.iter().map(pages).sum::<u64>() >= 3 * length.div_ceil(PAGE)

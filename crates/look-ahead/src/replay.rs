@@ -2,9 +2,9 @@
 //! the launch requests them.
 //!
 //! Its steps are done in order, by the threads of [`Turns`](crate::turns::Turns). If a reader is
-//! faster, the replay skips its window and continues after it. A program that uses what is already
-//! there sends no request, so the use is invisible. Therefore some windows, the probes, are left
-//! out: a request for one shows that the launch still follows the profile.
+//! faster, the replay skips the reader's window and continues after it. A program that uses cached
+//! names and pages sends no request, so the use is invisible. Therefore some windows, the probes,
+//! are left out: a request for one shows that the launch still follows the profile.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -31,19 +31,20 @@ const OVERTAKING: usize = 24;
 const LEAST: u64 = 128 << 10;
 const MOST: u64 = 256 << 10;
 
-/// The gap in bytes between two parts of a file that is read as well: a request costs more.
+/// A gap of up to this many bytes between two parts of a file is read as well: another request
+/// would cost more.
 const GAP: u64 = 16 * PAGE;
 
-/// Windows of a file that are read together lie within this many bytes. Each pcluster is then
-/// decoded once, by one request.
+/// Windows of a file are read together only if they are within this many bytes. Each pcluster is
+/// then decoded once, by one request.
 const TOGETHER: u64 = 512 << 10;
 
-/// And with at most this many other steps of the launch between them.
+/// Windows are read together only with at most this many other steps of the launch between them.
 const NEAR: usize = 16;
 
 pub(crate) const WINDOW_BYTES: u64 = PAGES_PER_WINDOW as u64 * PAGE;
 
-/// State of a window.
+/// States of a window.
 const PENDING: u8 = 0;
 const TAKEN: u8 = 1;
 const LATE: u8 = 2;
@@ -84,8 +85,8 @@ pub(crate) struct Limits {
     pub(crate) read_ahead: Arc<KernelReadAhead>,
 }
 
-/// How much the kernel reads ahead at a time. That is set when the mount has shaken hands, which
-/// may be later than the companion starts; the first answer of the mount is later still.
+/// How much the kernel reads ahead at a time. The handshake sets this, possibly after the companion
+/// has started but always before the mount answers its first request.
 #[derive(Debug)]
 pub(crate) struct KernelReadAhead {
     file: Option<std::fs::File>,
@@ -93,7 +94,7 @@ pub(crate) struct KernelReadAhead {
 }
 
 impl KernelReadAhead {
-    /// `file` has it in KiB.
+    /// `file` contains the size in KiB.
     pub(crate) fn new(file: Option<std::fs::File>) -> Self {
         Self {
             file,
@@ -101,7 +102,7 @@ impl KernelReadAhead {
         }
     }
 
-    /// In bytes. Call it when the mount has answered.
+    /// The size in bytes. Call this only once the mount has answered a request.
     fn bytes(&self) -> u64 {
         *self.bytes.get_or_init(|| {
             let mut text = [0; 32];
@@ -133,13 +134,13 @@ struct Part {
 #[derive(Debug)]
 struct File {
     path: Vec<u8>,
-    /// Size in bytes when it was recorded.
+    /// Size in bytes when the launch was recorded.
     size: u64,
     /// Atomic: its inode number, once it has been found.
     ino: AtomicU64,
-    /// Atomic: the server knows what will be read from it.
+    /// Atomic: whether the server has been told what will be read from the file.
     is_told: AtomicBool,
-    /// Set at start: indices of the reads from it.
+    /// Set at start: indices of the reads from the file.
     items: Vec<usize>,
 }
 
@@ -242,13 +243,13 @@ impl Replay {
         self.has_steps() || self.inside.load(Ordering::Relaxed) > 0
     }
 
-    /// The path of its program.
+    /// The path of the program that is replayed.
     pub(crate) fn program(&self) -> &[u8] {
         &self.program
     }
 
-    /// A reader requested bytes of a file: windows of them that have not been read yet are no
-    /// longer needed.
+    /// Notes that a reader requested bytes of a file: windows of these bytes that have not been
+    /// read yet are no longer needed.
     pub(crate) fn was_read(&self, file: usize, offset: u64, length: u64) {
         let window = |at: u64| u32::try_from(at / WINDOW_BYTES).ok();
         let last = offset.saturating_add(length.saturating_sub(1));
@@ -314,7 +315,7 @@ impl Replay {
             && self.next.load(Ordering::Relaxed) < self.items.len()
     }
 
-    /// A thread is about to do a step, until it [leaves](Self::leave).
+    /// Notes that a thread is about to do a step, until it [leaves](Self::leave).
     pub(crate) fn enter(&self) {
         self.inside.fetch_add(1, Ordering::Relaxed);
     }
@@ -365,7 +366,7 @@ impl Replay {
         self.stopped.load(Ordering::Relaxed)
     }
 
-    /// Looks up its name; its number then identifies the launch's request.
+    /// Looks up a file's name; its inode number then identifies the launch's requests.
     fn find(&self, file: usize, root: &OwnedFd) {
         let file = &self.files[file];
         if let Ok(inode) = client::status(root, &file.path) {
@@ -373,7 +374,7 @@ impl Replay {
         }
     }
 
-    /// Returns the number of bytes.
+    /// Reads windows of a file ahead; returns the number of bytes.
     fn read(
         &self,
         number: usize,
@@ -430,7 +431,7 @@ impl Replay {
         }
     }
 
-    /// Whether it reads or has read a window of a file ahead.
+    /// Whether the replay reads, or has read, a window of a file ahead.
     pub(crate) fn has_taken(&self, path: &[u8], number: u32) -> bool {
         self.state(path, number) == Some(TAKEN)
     }
@@ -441,7 +442,7 @@ impl Replay {
         Some(self.parts(place).get(number)?.state.load(Ordering::Relaxed))
     }
 
-    /// Its windows.
+    /// The windows of the replay.
     pub(crate) fn windows(&self) -> impl Iterator<Item = (&[u8], u32)> {
         (0..self.items.len()).flat_map(|place| {
             let path = match &self.items[place] {
@@ -525,7 +526,7 @@ pub(crate) mod tests {
         Replay::new(profile, program.as_bytes(), limits)
     }
 
-    /// With one window for each of these numbers, in the file `f`.
+    /// A replay with one window for each of these numbers, in the file `f`.
     pub(crate) fn replay_of(program: &str, numbers: impl Iterator<Item = u32>) -> Replay {
         let mut builder = Builder::default();
         let file = builder.file(1 << 40, b"f").unwrap();
@@ -534,18 +535,18 @@ pub(crate) mod tests {
     }
 
     impl Replay {
-        /// As if the next step were done.
+        /// Pretends that the next step has been done.
         pub(crate) fn skip(&self) {
             self.next.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// As if it had read this many bytes ahead.
+    /// Pretends that the replay has read this many bytes ahead.
     pub(crate) fn count(replay: &Replay, bytes: u64) {
         replay.prefetched.store(bytes, Ordering::Relaxed);
     }
 
-    /// As if it had read all windows ahead.
+    /// Pretends that the replay has read all windows ahead.
     pub(crate) fn take_all(replay: &Replay) {
         let parts = (0..replay.items.len()).flat_map(|place| replay.parts(place));
         parts.for_each(|part| part.state.store(TAKEN, Ordering::Relaxed));
@@ -569,7 +570,7 @@ pub(crate) mod tests {
             read(file, number, all);
         }
         read(f, 6, 1 << 31);
-        // 512 KiB are the limit, and a window that is far away stays separate.
+        // 512 KiB is the limit, and a window that is far away stays separate.
         [5, 40, 41].iter().for_each(|number| read(f, *number, all));
         (0..50).for_each(|number| read(g, number, all));
         let replay = replay(&builder.finish(), "");

@@ -33,9 +33,10 @@ pub(crate) const TAIL: usize = 8;
 pub(crate) const SLEEPS: usize = 16;
 /// The number of records for which there was no room.
 pub(crate) const DROPPED: usize = 17;
-/// From here on: read with each request, and seldom written. Not 0: no companion will come.
+/// The words from here on are read with each request, and seldom written. Not 0 if no companion
+/// will come.
 pub(crate) const CLOSED: usize = 24;
-/// Not 0: a launch is in progress, and all requests are recorded.
+/// Not 0 while a launch is in progress and all requests are recorded.
 pub(crate) const RECORDS: usize = 25;
 /// Inode number of the mount's root.
 pub(crate) const ROOT: usize = 32;
@@ -67,7 +68,7 @@ pub(crate) const MOST_PARTS: u64 = 1024;
 pub(crate) const INSIDE: usize = 38;
 pub(crate) const NOT_INSIDE: u64 = 1;
 pub(crate) const IS_INSIDE: u64 = 2;
-/// How often the helper received a profile that travels with the image.
+/// How often the mount helper received a profile that travels with the image.
 pub(crate) const ARRIVALS: usize = 39;
 const RING_AT: usize = PARTS_AT + MOST_PARTS as usize * PART;
 const WORDS: usize = RING_AT + SLOTS as usize * SLOT;
@@ -113,12 +114,13 @@ impl Header {
     }
 }
 
-/// Not 0, the value in a fresh slot, for the first 4 billion slots.
+/// The mark of a slot: differs from 0, the value in a slot never used, for the first 4 billion
+/// slots.
 fn mark(slot: u64) -> u64 {
     slot.wrapping_add(1) << 32
 }
 
-/// Slots of a record with a name of this many bytes.
+/// Number of slots in a record whose name has this many bytes.
 pub(crate) fn slots_of(name: usize) -> usize {
     1 + name.saturating_sub(FIRST_NAME).div_ceil(MORE_NAME)
 }
@@ -159,7 +161,7 @@ impl Shared {
         }
     }
 
-    /// `length` is another process's claim.
+    /// Reads at most `most` bytes: `length` comes from another process and is not trusted.
     pub(crate) fn bytes(&self, at: usize, length: u64, most: usize) -> Vec<u8> {
         let length = usize::try_from(length).unwrap_or(most).min(most);
         let words = (0..length.div_ceil(8)).map(|place| self.get(at + place));

@@ -21,19 +21,22 @@ pub trait Mount: Send + Sync {
     fn release(&self);
 }
 
-/// The files with what launches taught. An error is one line for the user.
+/// The files that hold what launches have taught. Errors are one line for the user.
 pub trait Store {
-    /// Opens it; returns `None` if it does not exist yet.
+    /// Opens the file; returns `None` if it does not exist yet.
     ///
-    /// # Errors The file cannot be read, or is not a profile.
+    /// # Errors
+    /// The file cannot be read, or is not a profile.
     fn open(&mut self) -> Result<Option<File>, String>;
-    /// Replaces it, unless another mount did since it was opened: false.
+    /// Replaces the file; returns false if another mount has replaced it since it was opened.
     ///
-    /// # Errors The file could not be written; it is unchanged.
+    /// # Errors
+    /// The file could not be written; it is unchanged.
     fn write(&mut self, text: &str) -> Result<bool, String>;
     /// Opens the announced profile that travels with the image; returns `None` if there is none.
     ///
-    /// # Errors The profile cannot be read.
+    /// # Errors
+    /// The profile cannot be read.
     fn travelling(&mut self) -> Result<Option<File>, String>;
     /// Writes a line to the log.
     fn note(&mut self, line: &str);
@@ -49,16 +52,17 @@ pub struct Settings {
     pub any_file: bool,
     /// With `any_file`: whether there is no other launch.
     pub one_launch: bool,
-    /// Whether the user named the file: one that is something else is then left alone.
+    /// Whether the user named the file: if so, a file that is something else is left alone.
     pub is_named: bool,
-    /// Whether launches may be replayed: they may fetch from a URL.
+    /// Whether launches may be replayed, although that may fetch from a URL.
     pub replays: bool,
-    /// Has the KiB that the kernel reads ahead for this mount at a time, as soon as it is served.
+    /// Contains the size, in KiB, of the kernel's read-ahead for this mount, as soon as the mount
+    /// is served.
     pub read_ahead: Option<File>,
     /// The origin of announced profiles.
     pub origin: Origin,
-    /// Opens `/proc/meminfo`.
+    /// The opened file `/proc/meminfo`.
     pub memory: Option<File>,
-    /// The reason why nothing is learned: a line for the user.
+    /// The reason why nothing is learned, as a line for the user.
     pub trouble: Option<String>,
 }

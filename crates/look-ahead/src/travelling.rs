@@ -8,13 +8,13 @@ use std::io::{Read, Seek};
 use launch_profile::{Learned, Program, limits};
 use rustix::io::Errno;
 
-/// The place of a profile in a mount: in its root directory.
+/// Name of a profile in the root directory of a mount.
 pub const PATH_IN_MOUNT: &str = ".erofast-launches";
 
 /// The origin of a profile, by its name in the counters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Origin {
-    /// It was learned on this machine.
+    /// The profile was learned on this machine.
     Here,
     /// A file beside the image, on the same disk or server.
     Beside,
@@ -68,7 +68,7 @@ impl Known {
 pub(crate) struct Candidate<'k> {
     pub(crate) program: &'k Program,
     pub(crate) origin: Origin,
-    /// The number of idle mounts known here.
+    /// The number of idle mounts counted on this machine.
     pub(crate) idle_mounts: u32,
 }
 
@@ -98,7 +98,8 @@ impl Travelling {
         // An earlier companion may have read it.
         let read = file.rewind();
         let read = read.and_then(|()| file.take(most).read_to_end(&mut bytes));
-        // A handle opened with O_PATH stands for what is not a regular file or may not be read.
+        // A handle opened with O_PATH is passed for anything that is not a regular file or may not
+        // be read.
         let is_handle = Some(Errno::BADF.raw_os_error());
         read.map_err(|error| match error.raw_os_error() == is_handle {
             true => about(&"not a regular file that can be opened"),
@@ -108,7 +109,7 @@ impl Travelling {
         for program in learned.programs {
             let has_some = !program.profile.windows.is_empty();
             if has_some && self.paths.insert(program.path.clone()) {
-                // Its use elsewhere says nothing about this machine.
+                // The use of a program elsewhere says nothing about this machine.
                 let program = Program {
                     launches: 0,
                     idle_mounts: 0,
@@ -132,12 +133,12 @@ impl Travelling {
         programs.filter(|known| !forgotten.contains(&known.program.path))
     }
 
-    /// For as long as the mount exists: forgets a program.
+    /// Forgets a program for as long as the mount exists.
     pub(crate) fn forget(&mut self, path: &[u8]) {
         self.forgotten.insert(path.to_vec());
     }
 
-    /// These and what was learned, which comes first, with each program only once.
+    /// The learned programs, followed by those that came with the image, each program only once.
     pub(crate) fn beside<'k>(
         &'k self,
         learned: &'k [Program],

@@ -1,5 +1,5 @@
-//! Which replay goes first: the one of the program that was launched last. A mount may replay many
-//! programs, and two threads do all of their steps: those of programs that nobody has launched wait
+//! Decides which replay goes first: that of the program that was launched last. A mount may replay
+//! many programs, with two threads for all steps. Steps for programs that nobody has launched wait
 //! while a launch is under way, since they would take its CPUs and its network.
 
 use std::collections::VecDeque;
@@ -28,7 +28,7 @@ struct State {
     queue: VecDeque<Turn>,
     /// Threads that have not ended.
     threads: usize,
-    /// Only replays of launched programs have turns.
+    /// Whether only replays of launched programs have turns.
     is_held: bool,
 }
 
@@ -54,7 +54,7 @@ impl Turns {
         self.changed.notify_all();
     }
 
-    /// The program of these replays was launched: they go first.
+    /// Called when the program of these replays was launched: they go first.
     pub(crate) fn launched(&self, is_of_program: impl Fn(&Replay) -> bool) {
         let mut state = self.state.lock();
         let (first, others): (VecDeque<Turn>, _) = std::mem::take(&mut state.queue)
@@ -69,7 +69,7 @@ impl Turns {
         self.changed.notify_all();
     }
 
-    /// Whether programs that were not launched wait.
+    /// Sets whether programs that were not launched have to wait.
     pub(crate) fn hold(&self, is_held: bool) {
         let mut state = self.state.lock();
         let is_new = std::mem::replace(&mut state.is_held, is_held) != is_held;
@@ -109,7 +109,7 @@ impl Turns {
             let next = match self.next() {
                 Next::Step(next) => next,
                 Next::Wait => {
-                    // An open file would keep the filesystem of a mount that has gone.
+                    // An open file would keep alive the filesystem of a mount that has gone.
                     last = None;
                     self.wait();
                     continue;

@@ -8,8 +8,8 @@ use erofs_format::{Inode, Nid};
 use crate::Error;
 use crate::cache::{Hit, ReadCache};
 
-/// Maximum number of inodes kept decoded. The kernel requests the attributes of each inode once,
-/// and then reads by number: this many files can be read alternately without decoding their inodes
+/// Maximum number of inodes kept decoded. The kernel requests the attributes of each inode once and
+/// then reads by number, so this many files can be read alternately without decoding their inodes
 /// again.
 const INODES_KEPT: u64 = 1024;
 
@@ -22,7 +22,7 @@ impl Inodes {
         Self(ReadCache::new(INODES_KEPT, 1))
     }
 
-    /// The inode `nid`, read if it is not cached.
+    /// The inode `nid`, which is read if it is not cached.
     pub(crate) fn get(
         &self,
         nid: Nid,
@@ -34,7 +34,7 @@ impl Inodes {
         }
     }
 
-    /// Like [`get`](Self::get), without a reference count that threads share.
+    /// Like [`get`](Self::get), but without a reference count that threads share.
     pub(crate) fn borrow(
         &self,
         nid: Nid,

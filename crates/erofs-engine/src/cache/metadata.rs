@@ -12,7 +12,7 @@ const BLOCK: u64 = 4096;
 const LONGEST: usize = 2 * BLOCK as usize;
 /// Bytes cached in total.
 const CAPACITY: u64 = 1 << 20;
-/// The minimum number of bytes cached for each of many images.
+/// The minimum number of bytes cached for each image if there are many.
 const LEAST: u64 = 64 << 10;
 
 /// The most recently read blocks of a device or of the metabox, by number.
@@ -26,7 +26,7 @@ impl MetadataCache {
         Self(Windows::new(share.max(LEAST), BLOCK))
     }
 
-    /// Fills `buf` from byte `offset` of `source`, to which the cache belongs.
+    /// Fills `buf` from byte `offset` of `source`, whose blocks this cache holds.
     pub(crate) fn read(&self, source: &dyn ReadAt, buf: &mut [u8], offset: u64) -> io::Result<()> {
         let end = offset.checked_add(buf.len() as u64);
         if buf.len() > LONGEST || end.is_none_or(|end| end > source.size()) {

@@ -1,15 +1,15 @@
 //! A cache whose hits take no lock and write nothing that other threads read.
 //!
-//! A table of fixed size, divided into sets of eight slots; the hash of a key selects its set, as
-//! in a CPU's cache. A hit loads one slot. While a hit keeps its entry alive, arc-swap records that
-//! in memory of the thread, not in a counter in the entry. Threads that change the table take
-//! turns.
+//! The cache is a table of fixed size, divided into sets of eight slots; the hash of a key selects
+//! its set, as in a CPU's cache. A hit loads one slot. While a hit keeps its entry alive, arc-swap
+//! records that in the thread's own memory, not in a counter in the entry. Threads that change the
+//! table take turns.
 //!
 //! Old entries are evicted by a second-chance scheme: a hit marks its entry, unless it is already
-//! marked. The search for room takes the first unmarked entry of the queue, or the last one within
-//! a bound; marked entries lose the mark and move to the end. Therefore entries that every thread
-//! reads are rarely written, and a change to the table delays other threads by only a few
-//! microseconds.
+//! marked. The search for room evicts the first unmarked entry of the queue or, if all entries up
+//! to a limit are marked, the last of these. Marked entries that it passes lose their marks and
+//! move to the end. Therefore entries that every thread reads are rarely written, and a change to
+//! the table delays other threads by only a few microseconds.
 
 pub(crate) mod inodes;
 pub(crate) mod metadata;
@@ -38,14 +38,14 @@ const MOST_PASSED: usize = 64;
 /// thousands of small ones.
 const MOST_IN_A_ROW: usize = 32;
 
-/// Cached values up to a total weight.
+/// A cache of values up to a total weight.
 #[derive(Debug)]
 pub(crate) struct ReadCache<K, V> {
     /// Sets, one after another. Changed only by the holder of `room`.
     slots: Box<[Slot<K, V>]>,
     /// Set at start.
     pub(crate) capacity: u64,
-    /// Guarded by its own lock: leaf lock.
+    /// Guarded by its own lock, a leaf lock.
     room: PiMutex<Room>,
 }
 
@@ -70,7 +70,7 @@ pub(crate) struct Entry<K, V> {
     key: K,
     value: V,
     weight: u64,
-    /// Atomic. Set if the entry was read since the search last passed it.
+    /// Atomic. Set if the entry has been read since the search last passed it.
     marked: AtomicBool,
 }
 
@@ -82,13 +82,13 @@ impl<K, V> Deref for Entry<K, V> {
     }
 }
 
-/// A hit, which keeps the value alive. Hold it only for the duration of a request: beyond eight
-/// hits at the same time, a thread has to count them in the entries.
+/// A hit, which keeps its value alive. Hold it only for the duration of a request: a thread with
+/// more than eight hits at a time has to count references in the entries.
 #[derive(Debug)]
 pub(crate) struct Hit<K, V>(Guard<Option<Arc<Entry<K, V>>>>);
 
 impl<K, V> Hit<K, V> {
-    /// `None` if the entry has another key.
+    /// The hit, or `None` if the entry has another key.
     fn of(entry: Guard<Option<Arc<Entry<K, V>>>>, key: &K) -> Option<Self>
     where
         K: Eq,
@@ -192,8 +192,8 @@ impl<K: Hash + Eq, V> ReadCache<K, V> {
         (first..first + WAYS, (hash >> 32) as u32 | 1)
     }
 
-    /// Removes and returns the next unmarked entry, or the last one within the bound; never that of
-    /// the slot `kept`.
+    /// Removes and returns the next unmarked entry or, if all entries up to the limit are marked,
+    /// the last of these; never the entry of the slot `kept`.
     fn evict(&self, room: &mut Room, kept: Option<usize>) -> Option<Arc<Entry<K, V>>> {
         for passed in 0..=MOST_PASSED {
             let number = room.queue.pop_front()?;
@@ -206,7 +206,7 @@ impl<K: Hash + Eq, V> ReadCache<K, V> {
         None
     }
 
-    /// Replaces the entry of a slot, which is in the queue while it has an entry.
+    /// Replaces the entry of a slot. Slots that have an entry are in the queue.
     fn swap(
         &self,
         room: &mut Room,
@@ -245,7 +245,7 @@ impl<K, V> Slot<K, V> {
         self.tag.load(Ordering::Relaxed) == tag && self.entry.load().as_ref().is_some_and(same)
     }
 
-    /// Whether the slot has an unmarked entry. Clears the mark.
+    /// Whether the slot has an entry that was unmarked; clears the mark.
     fn spare(&self) -> bool {
         let entry = self.entry.load();
         let marked = |entry: &Arc<Entry<K, V>>| entry.marked.swap(false, Ordering::Relaxed);
@@ -305,7 +305,7 @@ mod tests {
 
     #[test]
     fn a_set_takes_more_keys_than_it_has_slots() {
-        // 16 slots for 1000 keys, which all fit the capacity.
+        // 16 slots for 1000 keys, all of which fit into the capacity.
         let cache = ReadCache::new(1 << 20, 1 << 20);
         let gone: usize = (0..1000).map(|key| cache.put(key, key, 1).len()).sum();
         assert_eq!(keys(&cache, 1000).len() + gone, 1000);

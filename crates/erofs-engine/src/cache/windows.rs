@@ -18,12 +18,12 @@ impl<K: Eq + Hash> Windows<K> {
         Self(ReadCache::new(capacity, usual))
     }
 
-    /// Copies from the window of `bytes` bytes around `offset`, starting at `offset`; `key` maps
-    /// the window's number to its key. Returns the number of bytes copied.
+    /// Copies bytes from `offset` on, out of the window of `bytes` bytes that contains it; `key`
+    /// maps the window's number to its key. Returns the number of bytes copied.
     ///
     /// # Errors
     /// Errors of `source`, from which a window that is not cached is read as a whole, and
-    /// `UnexpectedEof` beyond its end.
+    /// `UnexpectedEof` beyond the end of `source`.
     pub(crate) fn copy(
         &self,
         source: &dyn ReadAt,
@@ -47,7 +47,7 @@ impl<K: Eq + Hash> Windows<K> {
     }
 }
 
-/// Copies from byte `from` of `window` on; fails if nothing is left there.
+/// Copies the bytes of `window` from byte `from` on; fails if there are none.
 fn copy_from(window: &[u8], from: u64, out: &mut [u8]) -> io::Result<usize> {
     let rest = usize::try_from(from)
         .ok()

@@ -13,7 +13,7 @@ const MAGIC: [u8; 4] = 0xE0F5_E1E2_u32.to_le_bytes();
 const SUPERBLOCK: u64 = 1024;
 /// Images begin at multiples of a sector, even within a partition or an archive.
 const STEP: u64 = 512;
-/// Maximum number of bytes searched. For an image beyond them, the user must specify the offset.
+/// Maximum number of bytes searched. If the image begins later, the user must specify the offset.
 const LIMIT: u64 = 256 << 20;
 /// Bytes searched per read; a multiple of `STEP`.
 const WINDOW: u64 = 1 << 20;

@@ -24,8 +24,8 @@ use crate::remote;
 use crate::request::budget::Request;
 use crate::request::missing::Missing;
 
-/// How often a read may be interrupted. Reading threads block their signals, or end after a few;
-/// but a filesystem below could return EINTR forever.
+/// Maximum number of times that a read may be interrupted. Reading threads block signals, or end
+/// after a few, but the underlying filesystem could return EINTR forever.
 const INTERRUPTED: u32 = 100;
 
 /// A file or block device that holds an image, or one of its extra devices.
@@ -43,7 +43,7 @@ pub(crate) struct Device {
     version: Option<Version>,
     /// Set once at start. The file's version when an earlier process opened it.
     first_version: OnceLock<Version>,
-    /// Cleared if the filesystem below does not support RWF_NOWAIT.
+    /// Cleared if the underlying filesystem does not support RWF_NOWAIT.
     nowait: AtomicBool,
 }
 
@@ -116,8 +116,8 @@ impl Device {
         }
     }
 
-    /// If nothing of a file at a URL is kept in the cache: one line with the file's name and the
-    /// reason.
+    /// One line with the file's name and the reason, if the file is at a URL and nothing of it is
+    /// kept in the cache.
     pub(crate) fn not_kept(&self) -> Option<String> {
         let why = self.remote()?.not_kept()?;
         Some(format!(
@@ -126,15 +126,15 @@ impl Device {
         ))
     }
 
-    /// If a file at a URL is used from the cache because its server did not answer: one line with
-    /// the file's name and the reason.
+    /// One line with the file's name and the reason, if the file is at a URL and is used from the
+    /// cache because its server did not answer.
     pub(crate) fn offline(&self) -> Option<String> {
         let why = self.remote()?.offline()?;
         Some(format!("{}: {why}", self.name()))
     }
 
-    /// URLs of the layers below this one that the image's manifest in a registry lists, from top to
-    /// bottom.
+    /// URLs of the layers below this one, from top to bottom, as listed by the image's manifest in
+    /// a registry.
     pub(crate) fn layers(&self) -> Vec<PathBuf> {
         let layers = self.remote().map_or(&[][..], |file| file.layers());
         layers.iter().map(|layer| layer.url().into()).collect()
@@ -146,7 +146,8 @@ impl Device {
         remote::is_image_of_registry(&self.path)
     }
 
-    /// Compares the file, from now on, with the version that an earlier process opened.
+    /// From now on, [`change`](Self::change) compares the file with the version that an earlier
+    /// process opened.
     pub(crate) fn was_opened_as(&self, versions: &dyn Fn(&Path) -> Option<Version>) {
         if let Some(version) = versions(&self.path) {
             let _ = self.first_version.set(version);
@@ -173,7 +174,8 @@ impl Device {
         remote::shown(&self.path)
     }
 
-    /// Starts fetching bytes of a file at a URL in this order, without waiting. Only a hint.
+    /// Starts fetching these bytes, in this order and without waiting, if the file is at a URL.
+    /// Only a hint.
     pub(crate) fn prefetch(&self, ranges: &[Range<u64>], class: Class) {
         if let Some(file) = self.remote() {
             let at = |position: u64| self.base.saturating_add(position);
@@ -182,7 +184,8 @@ impl Device {
         }
     }
 
-    /// Says that a reader will want more of these bytes of a file at a URL. Only a hint.
+    /// Tells the fetcher that a reader will want more of these bytes, if the file is at a URL. Only
+    /// a hint.
     pub(crate) fn relate(&self, range: &Range<u64>) {
         if let Some(file) = self.remote() {
             let at = |position: u64| self.base.saturating_add(position);
@@ -195,7 +198,8 @@ impl Device {
         let _ = self.remote().map(|file| file.discard());
     }
 
-    /// Fetches bytes of a file at a URL again if they do not match their hash. Only a hint.
+    /// Makes the cache drop bytes of a file at a URL that do not match their hash, so that they are
+    /// fetched again. Only a hint.
     pub(crate) fn forget(&self, request: &Request<'_>, range: Range<u64>) {
         if let Some(file) = self.remote() {
             let at = |position: u64| self.base.saturating_add(position);
@@ -213,7 +217,7 @@ impl Device {
         lacking.for_each(|range| missing.add(file, range));
     }
 
-    /// Opens the file at `path`, which the error names.
+    /// Opens the file at `path`; errors name the path.
     pub(crate) fn open_named(
         path: &Path,
         base: u64,
@@ -344,8 +348,8 @@ impl HashDevice for Bound<'_, Device> {
     }
 }
 
-/// Fills `buf` from byte `offset` of a file by calling `read`. The file may be on any filesystem,
-/// and some return no bytes forever.
+/// Fills `buf` from byte `offset` of a file by calling `read`. Fails if `read` returns no bytes:
+/// the file may be on a filesystem that returns none forever.
 fn read_whole(
     mut offset: u64,
     mut buf: &mut [u8],

@@ -8,7 +8,7 @@ use crate::device::{OpenFile, read_small_file};
 use crate::options::VerityOptions;
 use crate::remote;
 
-/// A signature not yet parsed, and the certificates it may be from.
+/// A signature that has not been parsed yet, and the certificates of its possible signers.
 #[derive(Debug)]
 pub(crate) struct RootHashSignature {
     path: PathBuf,
@@ -28,7 +28,7 @@ impl RootHashSignature {
                 None => Ok(None),
             };
         };
-        // One byte beyond the maximum: a longer signature is rejected.
+        // Reads one byte more than the maximum, so that a longer signature is rejected.
         let bytes = read_small_file(path, MAX_SIGNATURE as u64 + 1, open);
         let bytes = bytes.map_err(|error| {
             let hint = match options.auto {

@@ -126,8 +126,8 @@ impl HashArea {
 }
 
 impl StoredDevice {
-    /// Creates the devices of an image, of which a hash area verifies the first. `images` is the
-    /// number of images that share the caches' memory.
+    /// Creates the devices of an image. If there is a hash area, the first device is verified
+    /// against it. `images` is the number of images that share the caches' memory.
     pub(crate) fn all(
         name: &Arc<str>,
         devices: Vec<Arc<Device>>,
@@ -185,12 +185,12 @@ impl StoredDevice {
         request.need(missing)
     }
 
-    /// Like [`Device::relate`].
+    /// See [`Device::relate`].
     pub(crate) fn relate(&self, range: &Range<u64>) {
         self.device.relate(range);
     }
 
-    /// Like [`Device::prefetch`].
+    /// See [`Device::prefetch`].
     pub(crate) fn prefetch(&self, ranges: &[Range<u64>], class: Class) {
         self.device.prefetch(ranges, class);
     }
@@ -211,7 +211,7 @@ impl StoredDevice {
         self.files().filter_map(|device| device.change())
     }
 
-    /// The device, and that of the tree if they differ.
+    /// The device, and the device of the tree if that is another one.
     fn files(&self) -> impl Iterator<Item = &Arc<Device>> {
         let hashes = self.verified.as_ref().map(|verified| &verified.hashes);
         let hashes = hashes.filter(|hashes| !Arc::ptr_eq(hashes, &self.device));
@@ -243,8 +243,8 @@ impl StoredDevice {
     }
 
     /// Reads whole blocks into `buf` and verifies them there: the verified bytes are the ones
-    /// decoded, even if the file changes meanwhile. Only a part of the first and last block may be
-    /// wanted.
+    /// decoded, even if the file changes meanwhile. The reader may want only a part of the first
+    /// and last block.
     fn verify(
         &self,
         Verified { tree, hashes }: &Verified,
@@ -286,7 +286,8 @@ impl StoredDevice {
 }
 
 impl StoredDevice {
-    /// Bytes that a web server sent wrong once may be right the next time, so they are forgotten.
+    /// Turns a failed verification into an error. The cache drops the bytes that do not match: a
+    /// web server may send the right ones next time.
     fn mismatch(
         &self,
         tree: &Tree,
@@ -326,7 +327,7 @@ impl StoredDevice {
         self.metadata.read(&bound, buf, offset)
     }
 
-    /// The size; with a tree, the number of bytes that it covers.
+    /// The device's size or, with a tree, the number of bytes that the tree covers.
     pub(crate) fn size(&self) -> u64 {
         match &self.verified {
             None => self.device.size(),

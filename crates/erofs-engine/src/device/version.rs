@@ -23,13 +23,13 @@ pub struct Version {
 pub struct Change {
     /// The file and the evidence, on one line.
     pub line: String,
-    /// Whether its bytes were certainly written. If false, only its ctime differs, which a new
+    /// Whether the file was certainly written to. If false, only its ctime differs, which a new
     /// name, owner or mode changes as well.
     pub is_certain: bool,
 }
 
 impl Version {
-    /// The version of a file; `None` if the system does not record changes of its bytes: the times
+    /// The version of a file; `None` if the system does not record changes to its bytes: the times
     /// of a block device are those of its node.
     pub fn of(file: &File) -> Option<Self> {
         let metadata = file.metadata().ok().filter(Metadata::is_file)?;

@@ -1,8 +1,8 @@
 //! The content of directories, in cached windows.
 //!
 //! The format reads directories block by block. Without this cache each block would cost a system
-//! call, or a decoding of the pcluster or fragment around it if the pcluster cache is small or the
-//! pcluster larger than that cache.
+//! call, or the decoding of the pcluster or fragment around it if the pcluster cache is small, or
+//! smaller than the pcluster.
 
 use std::io;
 
@@ -17,7 +17,8 @@ const WINDOW: u64 = 128 << 10;
 const PLAIN_WINDOW: u64 = 16 << 10;
 /// Total bytes of cached windows.
 const CAPACITY: u64 = 1 << 20;
-/// Bytes for each of many images, since a lookup may read one directory in each.
+/// Minimum number of bytes for each image if there are many, since a lookup may read one directory
+/// in each.
 const OF_EACH: u64 = 32 << 10;
 
 /// Bytes in a typical window: most directories are small.

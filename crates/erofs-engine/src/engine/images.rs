@@ -97,7 +97,7 @@ impl Images {
 /// An image's position in the tree, while it is read.
 struct Place<'a> {
     above: &'a [DataPath],
-    /// The number of all images.
+    /// Number of images in the tree.
     count: usize,
     common: &'a Arc<Common>,
     ignore_checksum: bool,
@@ -162,7 +162,7 @@ impl Place<'_> {
         Ok(path)
     }
 
-    /// The contexts of an upper image with the same settings, or new ones.
+    /// The decode contexts of an upper image with the same settings, or new ones.
     fn contexts(&self, settings: Settings) -> Arc<ContextPool> {
         let mut above = self.above.iter().map(|path| &path.contexts);
         match above.find(|contexts| contexts.settings() == &settings) {

@@ -2,9 +2,10 @@
 //!
 //! An archive may name a file but not its directory, or the directory after the file. A runtime
 //! that unpacks it creates the directory for the file, and gives it the attributes of the directory
-//! at the same path in the next layer below that has this path. The runtime looks at each layer by
-//! itself: entries that layers hide from each other still count, and symbolic links are resolved
-//! within their layer. (Fact: `mkparent` in the package `archive` of containerd 1.6 and 2.1.)
+//! at the same path in the next layer below that has this path. The runtime looks at each layer
+//! separately: entries that layers hide from each other still count, and symbolic links are
+//! resolved within their layer. (Fact: `mkparent` in the package `archive` of containerd 1.6 and
+//! 2.1.)
 
 use std::sync::Arc;
 
@@ -67,9 +68,9 @@ impl Engine {
         Ok(lenders.last().cloned())
     }
 
-    /// The group of a directory that a runtime created without one to copy from: that of the
-    /// directory above if mkdir(2) would inherit it. If the directory above has an entry of its
-    /// own, the rewritten archive states the group.
+    /// The group of a directory that a runtime created without a directory to copy from: that of
+    /// the parent directory if mkdir(2) would inherit it. If the parent has an entry of its own,
+    /// the rewritten archive states the group.
     fn group_of_above(&self, request: &Request<'_>, made: Nid) -> Result<Option<u32>, Error> {
         let made = self.read_own_inode(request, made)?;
         let mark = self.stored_xattr(request, &made, overlay::IMPLIED)?;

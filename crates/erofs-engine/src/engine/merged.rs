@@ -23,7 +23,7 @@ use crate::{EachItem, Error, FileFault};
 /// Maximum depth of directories that are followed: that of the longest path.
 const DEPTH: usize = 2048;
 
-/// Maximum number of directories searched for one that its own path does not lead to.
+/// Maximum number of directories searched to find one that its own path does not lead to.
 const MOST_SEARCHED: usize = 1 << 14;
 
 /// Number of entries read at a time from one image's directory.
@@ -41,7 +41,7 @@ enum Child {
 #[derive(Default)]
 pub(super) struct Marks {
     hides: bool,
-    /// The path of those directories, from here or from the root.
+    /// The path of those directories, and whether it starts at the root.
     redirect: Option<(Vec<Vec<u8>>, bool)>,
 }
 
@@ -66,7 +66,7 @@ impl Engine {
             let request = self.waiting();
             let rewritten = self.find_rewritten(&request);
             drop(request);
-            // An error of the image's root is reported to its reader instead.
+            // If the root of a single image is broken, readers of the root get the error.
             let is_as_it_is = is_one_image && !matches!(rewritten.as_deref(), Ok([true]));
             if is_as_it_is {
                 return Ok(());
@@ -106,7 +106,7 @@ impl Engine {
             let (part, marks) = self.part(request, inode)?;
             let hides = marks.hides && part.has_tar_marks;
             parts.push(part);
-            // The attribute has no effect there, as in overlayfs.
+            // On a root, only a tar archive's mark has an effect, not the overlayfs attribute.
             if hides {
                 break;
             }
@@ -203,7 +203,7 @@ impl Engine {
         self.error(nid, FileFault::Kind { what, errno })
     }
 
-    /// The names from the root of its image to a directory.
+    /// The names on the path from the root of its image to a directory.
     pub(super) fn path_in_image(
         &self,
         request: &Request<'_>,
@@ -225,7 +225,7 @@ impl Engine {
         Ok(names)
     }
 
-    /// The name of `wanted` in the directory of its image.
+    /// The name of `wanted` in a directory of the same image.
     fn own_name(
         &self,
         request: &Request<'_>,
@@ -247,7 +247,7 @@ impl Engine {
                 None => ControlFlow::Continue(()),
             }
         })?;
-        name.ok_or_else(|| self.fault(wanted, "a directory that is missing in its parent"))
+        name.ok_or_else(|| self.fault(wanted, "a directory that is missing from its parent"))
     }
 
     /// Looks a name up in the tree.
@@ -330,7 +330,7 @@ impl Engine {
         Ok(Child::Directory(directory))
     }
 
-    /// Checks that a file's content is its own, and returns it as an entry.
+    /// Checks that a file's content is in the file's own image, and returns the file as an entry.
     fn file_child(&self, request: &Request<'_>, inode: &Inode) -> Result<Child, Error> {
         if inode.file_type() == FileType::Regular
             && self
@@ -496,7 +496,7 @@ impl Engine {
         let position = dir::seek(&content, block_size, overlay::TAR_PREFIX);
         let position = position.map_err(|error| self.error(inode.nid, error))?;
         let Some(position) = position else {
-            // The directory is out of order, so each whiteout is searched for.
+            // The entries are not sorted, so each whiteout is searched for.
             return Ok(true);
         };
         let mut has_marks = false;
@@ -672,7 +672,7 @@ impl Engine {
         Ok(flow)
     }
 
-    /// A name as readers see it: number and type; `None` if it is hidden.
+    /// The number and type under which readers see a name; `None` if it is hidden.
     fn shown(
         &self,
         request: &Request<'_>,

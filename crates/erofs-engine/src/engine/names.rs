@@ -24,8 +24,8 @@ pub type EachItem<'a> = &'a mut dyn FnMut(Result<dir::Dirent<'_>, Error>) -> Con
 /// The scope of a listing's budget.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Allowed {
-    /// Each entry has its own budget, so any number of entries is allowed. Requests of the callback
-    /// have separate ones.
+    /// Each entry has its own budget, so any number of entries is allowed. The callback's requests
+    /// have separate budgets.
     OfEntries,
     /// One budget covers all entries and the requests of the callback.
     OfListing,

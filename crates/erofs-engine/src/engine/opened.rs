@@ -30,13 +30,13 @@ pub struct Opened {
     pub(crate) options: EngineOptions,
     /// The images, the top one first.
     pub(crate) images: Vec<ImageFiles>,
-    /// Memory that is already locked, if the system allowed that.
+    /// The page pool, already locked in memory if the system allowed that.
     pub(crate) pool: Arc<PagePool>,
-    /// Memory of the cache's size, allocated as needed; `None` without a cache.
+    /// Memory of the cache's size, allocated as needed; `None` if there is no cache.
     pub(crate) cache_memory: Option<Arc<PagePool>>,
-    /// The files that show the load; `None` without workers.
+    /// The files that show the load; `None` if there are no workers.
     pub(crate) load_files: Option<std::io::Result<LoadFiles>>,
-    /// Announces CPUs that are added or removed; `None` without workers.
+    /// Announces CPUs that are added or removed; `None` if there are no workers.
     pub(crate) cpus: Option<SystemCpus>,
     /// A warning about credential files, if an image is at a URL.
     pub(crate) exposed_files: Option<String>,
@@ -75,14 +75,14 @@ impl Opened {
         Self::with_primary(None, path, options, &|_, file| open(file))
     }
 
-    /// Also detects changes since another process opened the files, whose versions at that time
-    /// `versions` returns by path.
+    /// Also detects changes since another process opened the files; `versions` returns the version
+    /// of a file at that time, by its path.
     pub fn were_opened_as(&self, versions: &dyn Fn(&Path) -> Option<Version>) {
         self.files()
             .for_each(|device| device.was_opened_as(versions));
     }
 
-    /// How the files differ from those that were opened; a certain change takes precedence.
+    /// How the files differ from those that were opened; a definite change takes precedence.
     pub fn change(&self) -> Option<Change> {
         let changes = self.files().filter_map(|device| device.change());
         changes.max_by_key(|change| change.is_certain)
@@ -98,7 +98,7 @@ impl Opened {
     /// Like [`new`](Self::new), with an image that is already open; messages call it `name`.
     ///
     /// # Errors
-    /// As for `new`.
+    /// The same errors as for `new`.
     pub fn from_file(file: File, name: &Path, options: &EngineOptions) -> Result<Opened, Error> {
         let device = Device::from_file(file, name, base(options));
         let device = device.map_err(|source| Error::Open {
@@ -108,7 +108,7 @@ impl Opened {
         Self::fetched(Some(Arc::new(device)), name, options)
     }
 
-    /// Opens the images, with a process that fetches files at URLs.
+    /// Opens the images. Starts a process that fetches files if any of them are at URLs.
     fn fetched(
         primary: Option<Arc<Device>>,
         path: &Path,

@@ -6,8 +6,8 @@ use erofs_format::{Inode, Nid};
 
 use crate::cache::ReadCache;
 
-/// Number of image directories whose position in the tree is cached. The kernel's directories are
-/// requested most; any other is found again by its path.
+/// Number of image directories whose position in the tree is cached. A directory that is not cached
+/// is found again by its path.
 const PARTS_KEPT: u64 = 8192;
 
 /// Length of a path, in bytes, that weighs as much as a part.
@@ -17,10 +17,10 @@ const PATH: usize = 128;
 /// least one exists, and the top one's number and attributes are those of the whole.
 #[derive(Debug)]
 pub(crate) struct MergedDirectory {
-    /// Its parent in the tree, not in an image; the root's parent is the root.
+    /// The directory's parent in the tree, not in an image; the root's parent is the root.
     pub parent: Nid,
     pub parts: Box<[Part]>,
-    /// Its path in the tree; `None` below a redirect.
+    /// The directory's path in the tree; `None` if the directory is below a redirect.
     pub path: Option<Box<[u8]>>,
     /// Directories of lower images from which it takes attributes, in order of precedence; they may
     /// be hidden.
@@ -30,11 +30,11 @@ pub(crate) struct MergedDirectory {
 /// A directory of one image.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
-    /// Its inode, with the number in the tree.
+    /// The directory's inode, with its number in the tree.
     pub inode: Arc<Inode>,
-    /// Whether names in it are whiteouts of a tar archive.
+    /// Whether the directory has names that are whiteouts of a tar archive.
     pub has_tar_marks: bool,
-    /// Whether empty files in it may be whiteouts.
+    /// Whether empty files in the directory may be whiteouts.
     pub has_marked_files: bool,
 }
 

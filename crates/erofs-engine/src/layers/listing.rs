@@ -16,10 +16,10 @@ const PLACE_BITS: u32 = 48;
 #[derive(Debug)]
 pub(crate) struct PartEntry {
     pub name: Vec<u8>,
-    /// Its number in its image.
+    /// The entry's inode number in its image.
     pub nid: Nid,
     pub file_type: u8,
-    /// Its place in the directory.
+    /// The entry's place in the directory.
     pub place: u64,
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct Cursor {
 pub(crate) type SameName = Vec<(usize, PartEntry)>;
 
 /// Takes the entries that share the next name; returns none at the end. Each cursor must have
-/// entries or have ended.
+/// entries or be at its end.
 pub(crate) fn next(cursors: &mut [Cursor]) -> SameName {
     let fronts = cursors.iter().filter_map(|cursor| cursor.entries.front());
     let Some(name) = fronts.map(|entry| entry.name.clone()).min() else {

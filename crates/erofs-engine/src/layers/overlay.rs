@@ -20,7 +20,7 @@ const LONGEST_NAME: usize = 255;
 /// Prefixes of overlayfs's own attributes: for mounts made by root, and by users.
 const ATTRIBUTES: [&[u8]; 2] = [b"trusted.overlay.", b"user.overlay."];
 
-/// Follows those prefixes in the name of an attribute that is meant for an overlay above.
+/// Follows those prefixes in the name of an attribute that is meant for an overlay on top.
 const ESCAPED: &[u8] = b"overlay.";
 
 /// Marks a directory that hides those below.
@@ -33,7 +33,7 @@ pub(crate) const WHITEOUT: &[u8] = b"whiteout";
 /// attribute is followed.
 pub(crate) const REDIRECT: &[u8] = b"trusted.overlay.redirect";
 
-/// Marks a file without content, whose content is in a layer below.
+/// Marks a file whose content is in a layer below.
 pub(crate) const METACOPY: &[u8] = b"metacopy";
 
 /// Marks a directory that an archive only implies, in images whose archive `erofast-fetch` has
@@ -44,11 +44,12 @@ pub(crate) const IMPLIED: &[u8] = b"trusted.overlay.erofast.implied";
 /// A value of [`IMPLIED`]: the directory is stated later.
 const EXTENDED: &[u8] = b"x";
 
-/// A value of [`IMPLIED`]: when this directory was created, the directory above was also only
-/// implied, and may determine the group.
+/// A value of [`IMPLIED`]: when this directory was created, its parent was also only implied, and
+/// may determine the group.
 pub(crate) const MADE_IN_IMPLIED: &[u8] = b"p";
 
-/// Marks the root of such images: names in them that begin with `.wh.` are ordinary names.
+/// Marks the root of an image whose archive has been rewritten: names in it that begin with `.wh.`
+/// are ordinary names.
 pub(crate) const REWRITTEN: &[u8] = b"trusted.overlay.erofast.rewritten";
 
 /// Prefix of the attributes that rewriting adds.
@@ -73,8 +74,8 @@ impl Lent {
     }
 }
 
-/// Whether lists of a single image include the attribute. Readers can still request the other
-/// attributes by name.
+/// Whether readers of a single image see the attribute in lists. Attributes that are not listed can
+/// still be requested by name.
 pub(crate) fn is_listed_alone(name: &[u8]) -> bool {
     !name.starts_with(REWRITING)
 }
@@ -112,12 +113,12 @@ pub(crate) fn stored(name: &[u8]) -> Cow<'_, [u8]> {
     name.into()
 }
 
-/// Whether an inode hides entries with its name below: a character device 0:0.
+/// Whether an inode hides entries of the same name below: a character device 0:0.
 pub(crate) fn is_whiteout(inode: &Inode) -> bool {
     inode.file_type() == FileType::CharDevice && inode.rdev == DeviceNumber::default()
 }
 
-/// The whiteout of a name in a tar archive; `None` if it cannot have one.
+/// The name of the whiteout that hides `name` in a tar archive; `None` if `name` is too long.
 pub(crate) fn tar_whiteout(name: &[u8]) -> Option<Vec<u8>> {
     let is_short = TAR_PREFIX.len() + name.len() <= LONGEST_NAME;
     is_short.then(|| [TAR_PREFIX, name].concat())

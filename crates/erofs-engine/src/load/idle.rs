@@ -1,4 +1,4 @@
-//! Which CPUs of a mount have no idle time, from `/proc/stat` (proc_stat(5)).
+//! Determines which CPUs of a mount have no idle time, from `/proc/stat` (proc_stat(5)).
 //!
 //! [`runnable`](crate::load::runnable) reads the number of runnable threads of the whole
 //! machine, which shows neither which CPUs are busy nor whether they belong to the mount.
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 const STAT: &str = "/proc/stat";
 
-/// Time between two samples, because idle time is counted in ticks of 10 ms.
+/// Time between two samples: several of the 10 ms ticks in which idle time is counted.
 const PERIOD: Duration = Duration::from_millis(50);
 /// After this long without a sample, sampling starts over.
 const STALE: Duration = Duration::from_secs(1);
@@ -22,7 +22,8 @@ const TICK_NS: u64 = 10_000_000;
 /// A program that reads from a mount takes about as much CPU time as its server.
 const WITH_READERS: f64 = 2.0;
 /// A CPU is busy if its share of idle time is below `LITTLE` and other programs use more than
-/// `MUCH` of it. It stops being busy at twice that idle time, or at half of that share for others.
+/// `MUCH` of the CPU. It stops being busy at twice that idle time, or when other programs use half
+/// of that share.
 const LITTLE: f64 = 0.25;
 const MUCH: f64 = 0.4;
 
@@ -41,7 +42,7 @@ struct Sample {
 pub(crate) struct CpuIdle {
     stat: File,
     cpus: BTreeSet<usize>,
-    /// Whether no other CPU is online.
+    /// Whether these are all CPUs that are online.
     are_all: bool,
     last: Option<Sample>,
     busy: BTreeSet<usize>,
@@ -77,7 +78,7 @@ impl CpuIdle {
         &self.cpus
     }
 
-    /// Whether no other CPU is online.
+    /// Whether these are all CPUs that are online.
     pub(crate) fn are_all(&self) -> bool {
         self.are_all
     }

@@ -66,8 +66,8 @@ pub(crate) struct CpuContention {
     event: EventFd,
     /// Atomic. Whether other programs keep the CPUs busy.
     contended: AtomicBool,
-    /// Guarded by its own lock, which the watching thread takes. `None` without workers, or if the
-    /// load cannot be read.
+    /// Guarded by its own lock, which the watching thread takes. `None` if there are no workers, or
+    /// if the load cannot be read.
     watch: Option<PiMutex<Watch>>,
     /// Set at start. Workers with `hipri=auto` that may be real-time.
     followers: Option<Arc<Workers>>,
@@ -78,7 +78,7 @@ pub(crate) struct CpuContention {
 /// A thread's counters. Atomic: written by one thread.
 #[derive(Debug, Default)]
 struct Own {
-    /// How many [`Busy`] were begun and have not ended.
+    /// Number of [`Busy`] guards that have not been dropped.
     busy: AtomicUsize,
     /// Number of requests so far.
     requests: AtomicU64,
@@ -276,8 +276,8 @@ impl Watch {
         Some(self.contended_cpus(sample.at_ns))
     }
 
-    /// All CPUs if the machine is full. Otherwise, those without idle time, if other threads leave
-    /// enough CPUs or may run on CPUs outside the mount's.
+    /// All of the mount's CPUs if there are no others and too few of them are free. Otherwise,
+    /// those on which other programs leave no idle time, unless almost no other thread is runnable.
     fn contended_cpus(&mut self, now_ns: u64) -> BTreeSet<usize> {
         let idle = &mut self.files.idle;
         match self.others.are_many() && idle.are_all() {
@@ -300,7 +300,7 @@ impl fmt::Debug for CpuContention {
 #[derive(Debug)]
 pub struct Busy<'e> {
     own: &'e Own,
-    /// Keeps this on its thread, the only one that may write the counters.
+    /// Keeps the guard on its thread, the only one that may write the counters.
     of_this_thread: PhantomData<*const ()>,
 }
 

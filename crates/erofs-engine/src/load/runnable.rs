@@ -26,8 +26,8 @@ const STALE: Duration = Duration::from_millis(100);
 /// How long a client runs after a reply before it sends another request or sleeps: a `stat` takes
 /// 20 us of CPU time, a program that starts takes more.
 const AFTER_REPLY: Duration = Duration::from_micros(100);
-/// This multiple of the time that the reply took is added: a program that reads a lot also
-/// processes it.
+/// This multiple of the time that the reply took is added to that: a program that reads a lot also
+/// has a lot to process.
 const PER_WORK: f64 = 8.0;
 
 /// One observation of the load.
@@ -91,8 +91,8 @@ pub(crate) struct Others {
 impl Others {
     /// Lowest limit: less is just a short burst between two samples.
     pub(crate) const LEAST: f64 = 0.5;
-    /// Number of CPUs to keep free. On two CPUs one busy program, even one that sleeps at times,
-    /// takes the free one.
+    /// Number of CPUs to keep free. On two CPUs a single busy program exceeds the limit, even if it
+    /// sometimes sleeps.
     const FREE: f64 = 1.25;
 
     pub(crate) fn new(cpus: usize) -> Self {
@@ -144,7 +144,7 @@ impl Others {
         let others = if stale { others / 2.0 } else { others };
         self.average += (others - self.average) * weight;
         self.last = sample;
-        // Hysteresis, because the state would flutter otherwise.
+        // Hysteresis keeps the state from fluttering.
         let bound = match self.many {
             true => self.limit / 2.0,
             false => self.limit,

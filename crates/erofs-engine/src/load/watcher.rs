@@ -14,7 +14,7 @@ use crate::load::CpuContention;
 
 const NAME: &str = "erofs_watch";
 
-/// The thread, which ends when this is dropped.
+/// The watching thread, which ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct WatchThread {
     contention: Arc<CpuContention>,

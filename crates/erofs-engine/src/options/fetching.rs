@@ -37,9 +37,9 @@ impl EngineOptions {
         })
     }
 
-    /// How `source`, one of these files, is fetched and cached. With a root hash, a copy at another
-    /// URL counts as the same file. Only netrc names hosts; headers, token and user are sent only
-    /// to the origin of the first file at a URL.
+    /// How `source`, a file of one of the images, is fetched and cached. With a root hash, a copy
+    /// at another URL counts as the same file. Entries in netrc name their hosts, so netrc applies
+    /// to all URLs; headers, token and user are sent only to the origin of the first file at a URL.
     pub fn fetching(
         &self,
         image: &Path,

@@ -18,7 +18,7 @@ pub(super) fn set(
     value: &OsStr,
 ) -> Result<bool, String> {
     let text = value.to_string_lossy();
-    // The daemon changes its working directory.
+    // Made absolute, because the daemon changes its working directory.
     let path = || -> Result<Option<PathBuf>, String> {
         let path = std::path::absolute(value);
         path.map(Some)

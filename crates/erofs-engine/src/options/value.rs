@@ -37,7 +37,7 @@ pub fn size_option(name: &str, text: &str) -> Result<u64, String> {
 /// The value of an option that takes one of a few words.
 ///
 /// # Errors
-/// The same errors as for numbers.
+/// One line that names the option and the valid words.
 pub fn choice_option<T: Copy>(name: &str, text: &str, words: &[(&str, T)]) -> Result<T, String> {
     if let Some((_, value)) = words.iter().find(|(word, _)| *word == text) {
         return Ok(*value);

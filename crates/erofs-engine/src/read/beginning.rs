@@ -14,8 +14,8 @@ use crate::read::claim::Decoded;
 use crate::read::decode_context::DecodeContext;
 use crate::read::segment::Segment;
 
-/// A record may begin anywhere in a page and extend into the next page, which is then requested
-/// next.
+/// Decoded after the wanted bytes: a record may begin anywhere in a page and extend into the next
+/// page, which is then requested next.
 const NEXT_PAGE: usize = 4096;
 
 /// Maximum number of zeros before an LZ4 stream: less than a block.
@@ -37,8 +37,9 @@ impl FileReader<'_> {
         }
     }
 
-    /// Fetches and decodes the beginning of an LZ4 pcluster for a random reader. `None` if the
-    /// whole pcluster should be fetched, because more is wanted or its beginning compresses worse.
+    /// Fetches and decodes the beginning of an LZ4 pcluster for a random reader. Returns `None` if
+    /// the whole pcluster must be fetched, because most of it is needed or its beginning compresses
+    /// worse than the rest.
     pub(crate) fn decode_for_random(
         &self,
         context: &mut DecodeContext,

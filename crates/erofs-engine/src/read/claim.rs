@@ -32,7 +32,7 @@ struct State {
     /// Maximum number of decoded bytes needed by any reader that joined; 0 if none joined.
     wanted: usize,
     ended: bool,
-    /// `None` after a failure, or if no reader had joined in time for a copy.
+    /// The decoded bytes; `None` after a failure, or if no reader joined in time for a copy.
     decoded: Option<Decoded>,
 }
 
@@ -111,15 +111,15 @@ impl Key {
     }
 }
 
-/// Decoded size of a small pcluster: the table has a slot for each such pcluster that fits the
-/// capacity.
+/// Decoded size of a small pcluster: the table has a slot for each pcluster of this size that fits
+/// into the capacity.
 const SMALL_BYTES: u64 = 8 << 10;
 
 /// Result of claiming a pcluster.
 #[derive(Debug)]
 pub(crate) enum Claim<'a> {
-    /// Its decoded bytes, at least as many as claimed, to be held only for the duration of a
-    /// request.
+    /// The pcluster's decoded bytes, at least as many as claimed, to be held only for the duration
+    /// of a request.
     Cached(Hit<Key, Decoded>),
     /// Another thread is decoding it.
     InFlight(Arc<PclusterInFlight>),
@@ -127,7 +127,7 @@ pub(crate) enum Claim<'a> {
     Leader(DecodeLease<'a>),
 }
 
-/// The pclusters of an image.
+/// The pclusters of all images that are cached or being decoded.
 #[derive(Debug)]
 pub(crate) struct PclusterTable {
     /// Cached pclusters. Hits take no lock.
@@ -196,9 +196,9 @@ impl PclusterTable {
     }
 }
 
-/// The duty to decode a claimed pcluster. If it is dropped without bytes (after a failure, which
-/// concerns only this reader, or a panic), the waiters return to the table, where one of them takes
-/// over.
+/// The duty to decode a claimed pcluster. If the lease is dropped without bytes (after a failure,
+/// which concerns only this reader, or a panic), the waiters return to the table, where one of them
+/// takes over.
 #[derive(Debug)]
 pub(crate) struct DecodeLease<'a> {
     table: &'a PclusterTable,
@@ -207,7 +207,7 @@ pub(crate) struct DecodeLease<'a> {
 }
 
 impl DecodeLease<'_> {
-    /// Ends the lease with bytes for the waiters; the caller keeps them alive, not the cache.
+    /// Ends the lease with bytes for the waiters. The caller keeps the bytes alive, not the cache.
     pub(crate) fn publish(self, decoded: Decoded) {
         self.end(Some(decoded));
     }

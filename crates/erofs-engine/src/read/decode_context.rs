@@ -73,10 +73,10 @@ impl Drop for LentContext<'_> {
     }
 }
 
-/// Alignment; it serves just as well if pages are larger.
+/// Alignment in bytes; it works equally well if pages are larger.
 const PAGE: usize = 4096;
 
-/// Stored bytes, in a buffer that grows to the longest length requested. The buffer begins on a
+/// A buffer for stored bytes, which grows to the longest length requested. The buffer begins on a
 /// page boundary. If the destination of a copy is 1 to 31 bytes past a page boundary, where glibc
 /// puts large allocations, copying takes four times as long on some processors (AMD Zen: 1.3
 /// instead of 5.3 GB/s).
@@ -118,6 +118,6 @@ mod tests {
             assert_eq!(buffer.bytes()[..length], vec![7; length]);
         }
         buffer.first(1)[0] = 8;
-        assert_eq!(buffer.bytes()[..3], [8, 7, 7], "it keeps what it has");
+        assert_eq!(buffer.bytes()[..3], [8, 7, 7], "it keeps its contents");
     }
 }

@@ -1,4 +1,4 @@
-//! Fetching stored bytes from devices and from the metabox.
+//! Fetches stored bytes from devices and from the metabox.
 
 use std::ops::Range;
 use std::sync::Arc;

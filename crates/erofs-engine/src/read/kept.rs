@@ -2,7 +2,7 @@
 //!
 //! Decoded bytes belong to stored bytes, not to a location in an image: their key is a hash of the
 //! stored bytes. They are therefore right wherever the same stored bytes occur, and are never used
-//! for others.
+//! for other stored bytes.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ pub trait DecodedSource: fmt::Debug + Send + Sync {
     fn seed(&self) -> u64;
 
     /// Fills `out` with the beginning of the bytes for this key; false if there are none. `keeps`
-    /// tells whether they are for a [`DecodedSink`] rather than a reader.
+    /// says whether the bytes are for a [`DecodedSink`] rather than a reader.
     fn read(&self, key: u128, out: &mut [u8], keeps: bool) -> bool;
 }
 

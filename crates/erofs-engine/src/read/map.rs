@@ -1,4 +1,4 @@
-//! The path of a read: map it, fetch uncompressed bytes, pass the compressed segments to the
+//! The path of a read: map the range, fetch uncompressed bytes, pass the compressed segments to the
 //! kickoff.
 
 use std::collections::BTreeMap;
@@ -45,18 +45,18 @@ impl FileReader<'_> {
         })
     }
 
-    /// Where the stored bytes of a range are, on devices.
+    /// Where the stored bytes of a range are, by device.
     pub(crate) fn stored(&self, range: Range<u64>) -> Result<Stored, Error> {
         let parts: erofs_format::Result<Vec<Part>> =
             self.with_image(|image| image.extents(self.inode, range).collect());
         Ok(stored(&parts.map_err(|error| self.error(error))?))
     }
 
-    /// Waits until the stored bytes are cached, or records which are missing. Bytes of structures
-    /// and of other inodes are left to their own reads.
+    /// Waits until the stored bytes are cached, or records which are missing. The bytes of
+    /// structures and of other inodes are fetched when those are read.
     fn need(&self, parts: &[Part]) -> Result<(), Error> {
         for (number, ranges) in stored(parts) {
-            // Reading from a device that does not exist reports the error.
+            // A read from a device that does not exist will report the error.
             let Some(device) = self.path.devices.get(number) else {
                 continue;
             };

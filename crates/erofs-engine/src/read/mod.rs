@@ -117,8 +117,8 @@ impl Source for DeviceBytes<'_> {
     }
 }
 
-/// The special inodes that may be read through. When a special inode itself is read, fewer are
-/// allowed, so that reads cannot form a cycle.
+/// The special inodes in which a read may look for bytes. A read of a special inode itself may use
+/// fewer of them, so that reads cannot form a cycle.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Through {
     pub metabox: bool,
@@ -141,7 +141,7 @@ pub(crate) struct ImageBytes<'a> {
 }
 
 impl<'a> ImageBytes<'a> {
-    /// The content of a special inode, if it may be read through.
+    /// The content of a special inode, if this read may use it.
     pub(crate) fn special(&self, holder: Holder) -> Option<FileReader<'a>> {
         let (path, mut through) = (self.path, self.through);
         let inode = match holder {

@@ -32,7 +32,7 @@ struct Model {
 
 impl Model {
     fn new(capacity: u64) -> Arc<Self> {
-        let pool = PagePool::new(&PoolOptions::default()).expect("no memory is needed for that");
+        let pool = PagePool::new(&PoolOptions::default()).expect("an empty pool needs no memory");
         Arc::new(Model {
             table: PclusterTable::new(capacity),
             pool,

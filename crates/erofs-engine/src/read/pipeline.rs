@@ -16,7 +16,7 @@ use crate::read::kept::{self, DecodedSink};
 use crate::read::page_cache::{PageCacheWriter, Remainder};
 use crate::read::segment::Segment;
 
-/// Maximum number of bytes of a longer pcluster that a sink receives if no more is wanted now: the
+/// A sink receives at least this many bytes of a longer pcluster, even if fewer are wanted now: the
 /// rest may be wanted soon.
 const SINK_BYTES: usize = 1 << 20;
 
@@ -95,8 +95,8 @@ impl FileReader<'_> {
         }
     }
 
-    /// Decodes the pcluster of the first segment of `run` for a sink, even if others have its
-    /// bytes. The reader's bytes are not filled.
+    /// Decodes the pcluster of the first segment of `run` for a sink, even if it is cached or
+    /// another thread is decoding it. The reader's bytes are not filled.
     fn decode_for_sink(
         &self,
         context: &mut DecodeContext,

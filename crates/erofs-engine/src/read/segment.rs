@@ -9,7 +9,7 @@ use crate::read::claim::PclusterInFlight;
 /// A part of one compressed extent, and the reader's bytes it fills.
 #[derive(Debug)]
 pub(crate) struct Segment<'a> {
-    /// The first wanted byte, relative to `logical`.
+    /// First byte of the file that the pcluster holds.
     pub logical: u64,
     /// First wanted byte, relative to `logical`.
     pub from: usize,
@@ -19,7 +19,7 @@ pub(crate) struct Segment<'a> {
     pub pcluster: Pcluster,
     /// Whether the reader's bytes have been filled.
     pub filled: bool,
-    /// The pcluster that another thread is decoding, if so; the reader waits for it at the end.
+    /// The pcluster, if another thread is decoding it; the reader waits for that thread at the end.
     pub joined: Option<Arc<PclusterInFlight>>,
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn cost(algorithm: Algorithm, decoded_bytes: u64) -> u64 {
     decoded_bytes * slower
 }
 
-/// Maximum length of one read of compressed bytes, unless a single pcluster has more: long enough
+/// Maximum length of one read of compressed bytes, unless a single pcluster is longer: long enough
 /// to make the call cheap compared with decoding, short enough for a CPU's own cache.
 pub(crate) const RUN_BYTES: u64 = 128 << 10;
 

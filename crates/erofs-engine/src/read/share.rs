@@ -24,7 +24,7 @@ const SMALL_READAHEAD: usize = 12 << 10;
 /// Minimum work per CPU, in bytes of LZ4 output, before another CPU is woken: 256 KiB take about 70
 /// us to decode, twice the cost of a wake-up across CPUs.
 const WORTH_SHARING: u64 = 256 << 10;
-/// The corresponding minimum while the CPUs are contended. As no CPU is idle then, a helper
+/// The corresponding minimum while the CPUs are contended. No CPU is idle then, so a helper
 /// preempts a program, and its wake-up may be delayed. That pays off only for milliseconds of work.
 const WORTH_SHARING_CONTENDED: u64 = 4 << 20;
 
@@ -70,7 +70,7 @@ struct Work<'s, 'p, 'a> {
 }
 
 impl Work<'_, '_, '_> {
-    /// Called on a helping thread.
+    /// Does a helping thread's part; called on that thread.
     fn help(&self) {
         let request = self.share.enter();
         self.take_part(&request);

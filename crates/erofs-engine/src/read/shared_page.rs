@@ -9,7 +9,7 @@ use erofs_format::{Algorithm, Coding, ExtentKind, Pcluster};
 use crate::read::FileReader;
 use crate::read::segment::Segment;
 
-/// Assumed page size, as for storing.
+/// Assumed page size, the same as when pages are stored.
 const PAGE: u64 = 4096;
 
 impl FileReader<'_> {

@@ -25,8 +25,8 @@ pub const MAX_STEPS: u64 = 1 << 18;
 /// 26 MiB in total.
 pub const MAX_BYTES: u64 = 64 << 20;
 
-/// Cost at which a request becomes long, in bytes of LZ4 output: 9 ms. A read of 1 MiB with LZ4
-/// costs less, whatever its pclusters are.
+/// Cost at which a request becomes long, in bytes of LZ4 output, which take 9 ms to decode. A read
+/// of 1 MiB with LZ4 costs less, whatever the sizes of its pclusters.
 pub const LONG_COST: u64 = 32 << 20;
 /// Cost of a step: a read of metadata takes 3.3 us, an LZ4 decoder 0.27 ns per byte.
 const STEP_COST: u64 = 12 << 10;
@@ -80,7 +80,7 @@ pub enum ReadContext {
     Worker,
     /// Any other thread.
     Reader {
-        /// No request waits for the bytes yet.
+        /// Whether no request waits for the bytes yet.
         readahead: bool,
     },
 }
@@ -161,7 +161,7 @@ impl Spent {
         Ok(())
     }
 
-    /// Called before this thread's other requests, which are not long and may become heavy.
+    /// Called before the thread serves other requests: restores its priority and gives up the turn.
     fn pause(&mut self, control: &Control) {
         if self.is_long() {
             cpu_workers::raise();
@@ -274,7 +274,8 @@ impl<'e> Request<'e> {
         }
     }
 
-    /// Begins a call for an inode that had a heavy one: it takes the turn immediately.
+    /// Begins a call for an inode that had a heavy call before: the new call takes the turn
+    /// immediately.
     pub(crate) fn begin_heavy(&self, length: u64) -> Scope<'_> {
         let scope = self.begin(length);
         // A refusal is remembered, and ends the call at its first step.

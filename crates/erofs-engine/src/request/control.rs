@@ -15,7 +15,7 @@ pub(crate) struct Control {
 }
 
 figures::figures! {
-    /// The most of each that one request took, since the image was opened.
+    /// The largest amounts that a single request used since the image was opened.
     #[derive(Clone, Copy, Debug, Default, Serialize)]
     pub struct RequestPeaks counted by struct Peaks {
         /// Reads of metadata and blocks of directories.
@@ -36,7 +36,7 @@ impl Control {
         self.closing.load(Ordering::Relaxed)
     }
 
-    /// Lets the calling thread's request be heavy; false if another one is.
+    /// Lets the calling thread's request become heavy; false if another request is heavy.
     pub(crate) fn take_turn(&self) -> bool {
         !self.heavy.swap(true, Ordering::Relaxed)
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use remote_image::message::RANGES;
 use remote_image::{Class, RemoteFile};
 
-/// Maximum delay until the end of a killed reader is noticed.
+/// Maximum time until the end of a killed reader is noticed.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Bytes that a request lacks.
@@ -45,8 +45,8 @@ impl Missing {
     /// Waits until all missing bytes have been fetched. `is_wanted` is called about every 100 ms.
     ///
     /// # Errors
-    /// Errors of the network, on one line, after the time limit; `Interrupted` if the bytes are no
-    /// longer wanted.
+    /// Errors of the network, on one line, once the time limit has passed; `Interrupted` if the
+    /// bytes are no longer wanted.
     pub fn wait(self, is_wanted: &dyn Fn() -> bool) -> io::Result<()> {
         let ask = |(file, ranges): &(Arc<RemoteFile>, Vec<_>)| file.request(ranges, Class::Demand);
         let asked: Vec<_> = self.files.iter().map(ask).collect::<io::Result<_>>()?;

@@ -14,7 +14,8 @@ use crate::layers::number::ImageNames;
 use crate::request::control::Control;
 use budget::{Exceeded, ReadContext, Request, Scope};
 
-/// Number of requests remembered that exceeded their budget, and of inodes that had heavy ones.
+/// Number of requests that are remembered because they exceeded their budget, and of inodes that
+/// had heavy requests.
 const REMEMBERED: u64 = 1024;
 
 /// Identity of a request.
@@ -89,8 +90,8 @@ impl Requests {
     }
 
     /// Runs a call for `length` bytes of content, or 0 for metadata. A call that exceeded its
-    /// budget fails immediately when repeated. A call for an inode that had a heavy one fails while
-    /// another heavy one is served.
+    /// budget fails immediately when repeated. A call for an inode that had a heavy call fails
+    /// while another heavy call is served.
     pub(crate) fn run<R>(
         &self,
         request: &Request<'_>,

@@ -12,7 +12,7 @@ const MAX_NAME: usize = 255;
 /// A block that was read, and its number of entries.
 pub(super) struct Block<'a> {
     bytes: &'a [u8],
-    /// Its offset in the directory.
+    /// The block's offset in the directory.
     start: u64,
     pub count: usize,
 }

@@ -1,4 +1,4 @@
-//! Listing a directory.
+//! Lists a directory.
 
 use std::ops::ControlFlow;
 

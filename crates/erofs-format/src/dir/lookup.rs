@@ -73,8 +73,8 @@ struct Directory<'a> {
     buf: &'a mut [u8],
 }
 
-/// The most blocks that a full comparison of a directory reads: 256 MiB in blocks of 4 KiB,
-/// millions of names.
+/// Maximum number of blocks that a full comparison of a directory reads: 256 MiB in blocks of 4
+/// KiB, millions of names.
 const MAX_SCAN: u64 = 1 << 16;
 
 impl Directory<'_> {
@@ -204,9 +204,9 @@ struct Gap {
     before: Vec<u8>,
     /// The error of the first broken entry.
     first: Option<Error>,
-    /// There is a broken entry after `before`.
+    /// Whether there is a broken entry after `before`.
     broken: bool,
-    /// The wanted name sorts to the position of a broken entry.
+    /// Whether the wanted name sorts to the position of a broken entry.
     fits: bool,
     disorder: bool,
 }
@@ -271,7 +271,7 @@ mod tests {
             .map(|(nid, _)| nid)
     }
 
-    /// Blocks of 128 bytes with up to 4 of the names each.
+    /// A directory in blocks of 128 bytes, each with up to 4 of the names.
     fn directory(names: &[String]) -> Vec<u8> {
         let mut content = Vec::new();
         for (index, names) in names.chunks(4).enumerate() {

@@ -16,11 +16,11 @@ const WIDE: u32 = 0x40;
 /// The other half of the union is reserved.
 const FORMAT: u32 = 0xffff;
 
-/// The most chunks joined into one extent, which bounds a call.
+/// Maximum number of chunks joined into one extent, which bounds a call.
 const JOIN: u64 = 256;
 
 impl Inode {
-    /// Bytes in a chunk; none if the inode has no chunks.
+    /// Bytes in a chunk; `None` if the inode has no chunks.
     pub fn chunk_size(&self, superblock: &Superblock) -> Option<u64> {
         let bits = u32::from(superblock.block_bits) + (self.union_bits & BLOCK_BITS);
         (self.layout() == DataLayout::ChunkBased).then_some(1 << bits)

@@ -302,7 +302,8 @@ fn a_head_that_is_a_hole_has_no_address_no_algorithm_and_no_stored_length() {
         assert_eq!((hole.logical, hole.end()), (1536, 1736), "{kind}");
         assert_eq!(hole.kind, ExtentKind::Hole, "{kind}");
         assert_eq!(maker.map(1124).unwrap().logical, 1124, "{kind}");
-        // Its neighbours are unchanged, even within the lclusters that they share.
+        // The neighbours of the hole are unchanged, even within the lclusters that they share with
+        // it.
         let (before, behind) = (maker.map(1123).unwrap(), maker.map(1736).unwrap());
         assert_eq!((before.logical, before.end()), (0, 1124), "{kind}");
         assert_eq!(pcluster(&before).location.physical, 20 * BLOCK);
@@ -381,7 +382,7 @@ fn a_hole_longer_than_a_pcluster_may_be_is_several_extents() {
 
 #[test]
 fn an_inline_tail_that_fills_a_block_is_not_rotated() {
-    // As many entries as make the tail begin with a block.
+    // Enough entries for the tail to begin on a block boundary.
     let mut maker = Maker::new(1, 46 * BLOCK);
     maker.header(512 << 16, 0b110 | 1 << 3 | 1 << 4, 0, 0);
     maker.lcluster(45, 0, 100, 0);
@@ -464,7 +465,7 @@ fn the_hole_bit_changes_no_inline_tail_and_loses_a_fragment() {
     let inode = image.inode(2).unwrap();
     image.map(&inode, 0).unwrap();
     assert_eq!(image.has_holes(&inode, &mut 4), Some(false));
-    // The upper half of its offset would be the meaningless address.
+    // The meaningless address would become the upper half of the tail's offset.
     let tail = maker.map(1799).unwrap();
     assert_eq!(
         tail.kind,

@@ -85,7 +85,7 @@ pub(super) fn load(
     }
 }
 
-/// One pack.
+/// Decodes the entries of one pack.
 struct Decoder<'a> {
     bytes: &'a [u8],
     entries: u32,

@@ -20,8 +20,8 @@ const PARTIAL: u32 = 1 << 27;
 /// Above it: 0 for uncompressed, otherwise the algorithm's number plus 1.
 const FORMAT_SHIFT: u32 = 28;
 
-/// The most 4-byte records that are read: an address is the sum of all preceding lengths, and these
-/// are 64 MiB of records, enough for 64 GiB in extents of 4 KiB and 1 TiB in extents of 64 KiB.
+/// Maximum number of 4-byte records that are read: an address is the sum of all preceding lengths.
+/// This is 64 MiB of records, enough for 64 GiB in extents of 4 KiB and 1 TiB in extents of 64 KiB.
 const MAX_CONTIGUOUS: u64 = 1 << 24;
 
 /// A record in a common form, and the result of the search.
@@ -48,7 +48,7 @@ impl Extents {
     /// Extent `number` of those with constant length; its address is not known yet.
     fn numbered(&self, inode: &Inode, number: u64, stored: u32) -> Record {
         let logical = number << self.lcluster_bits;
-        // Below 2^63 + 2^31.
+        // Cannot overflow: the result is below 2^63 + 2^31.
         let end = (number + 1) << self.lcluster_bits;
         let (last, end) = (end >= inode.size, end.min(inode.size));
         Record {
@@ -60,7 +60,7 @@ impl Extents {
         }
     }
 
-    /// Records of 8 bytes.
+    /// Finds an extent in records of 8 bytes.
     fn constant(&self, inode: &Inode, meta: Meta<'_>, offset: u64) -> Result<Record> {
         let number = offset >> self.lcluster_bits;
         let mut bytes = [0; 8];
@@ -72,7 +72,7 @@ impl Extents {
         })
     }
 
-    /// Records of 4 bytes, after the address of the first extent.
+    /// Finds an extent in records of 4 bytes, which follow the address of the first extent.
     fn contiguous(&self, inode: &Inode, meta: Meta<'_>, offset: u64) -> Result<Record> {
         let records = self.start + 8;
         let number = offset >> self.lcluster_bits;
@@ -116,8 +116,8 @@ impl Extents {
         Ok((0, physical))
     }
 
-    /// Records of 16 and 32 bytes, ascending by logical start: the last that begins at or before
-    /// `offset`, or a hole if even the first begins after it.
+    /// Searches records of 16 or 32 bytes, which ascend by logical start: returns the last that
+    /// begins at or before `offset`, or a hole if even the first begins after it.
     fn search(&self, inode: &Inode, meta: Meta<'_>, offset: u64) -> Result<Record> {
         let size = self.count.checked_mul(self.record);
         meta.check(self.start, size.unwrap_or(u64::MAX))?;

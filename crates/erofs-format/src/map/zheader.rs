@@ -27,7 +27,7 @@ fn zmap<'a>(image: Reader<'_>, inode: &'a Inode) -> Result<&'a ZMap> {
     Ok(inode.zmap.get_or_init(|| zmap))
 }
 
-/// See [`Image::has_holes`].
+/// See [`Reader::has_holes`].
 pub(super) fn has_holes(image: Reader<'_>, inode: &Inode, entries: &mut u64) -> Option<bool> {
     match zmap(image, inode).ok()? {
         ZMap::Fragment(_) => Some(false),
@@ -36,7 +36,7 @@ pub(super) fn has_holes(image: Reader<'_>, inode: &Inode, entries: &mut u64) -> 
     }
 }
 
-/// See [`Image::contradiction`]. Encoded extents have one record each, which nothing can
+/// See [`Reader::contradiction`]. Encoded extents have one record each, which nothing can
 /// contradict.
 pub(super) fn contradiction(image: Reader<'_>, inode: &Inode) -> Option<u64> {
     match zmap(image, inode).ok()? {

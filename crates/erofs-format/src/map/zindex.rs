@@ -16,8 +16,8 @@ use crate::{Coding, Extent, ExtentKind, Inode, Reader, Result};
 use super::pcluster::{Candidate, algorithm, compressed, fragment, plain};
 use super::{zcompact, zfull};
 
-/// The most steps back to a head. A distance is at most 2047, so this suffices for a fragment of 50
-/// GB in the smallest lclusters; pclusters end at 12 MiB.
+/// Maximum number of steps back to a head. A distance is at most 2047, so this suffices for a
+/// fragment of 50 GB in the smallest lclusters; pclusters end at 12 MiB.
 const MAX_STEPS: u32 = 1 << 16;
 
 /// The head of the extent that contains a byte.
@@ -148,7 +148,7 @@ fn coding(inode: &Inode, index: &Index, head: &Lcluster, stored: Coding) -> Resu
     }
 }
 
-/// See [`Image::contradiction`].
+/// See [`Reader::contradiction`].
 pub(super) fn contradiction(image: Reader<'_>, inode: &Inode, index: &Index) -> Option<u64> {
     let mut at = 0;
     while at < inode.size {
@@ -173,7 +173,7 @@ pub(super) fn contradiction(image: Reader<'_>, inode: &Inode, index: &Index) -> 
     None
 }
 
-/// Whether an entry marks its pcluster as a hole; see [`Image::has_holes`].
+/// Whether an entry marks its pcluster as a hole; see [`Reader::has_holes`].
 pub(super) fn has_holes(
     image: Reader<'_>,
     inode: &Inode,

@@ -14,7 +14,7 @@ pub fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../erofast/tests/fixtures")
 }
 
-/// The large set, which is beside some checkouts.
+/// The large set of images, which is present beside some checkouts.
 fn shared() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/images")
 }
@@ -107,7 +107,7 @@ fn plain_content(image: Reader<'_>, nid: Nid) -> Option<Arc<dyn ReadAt + Send + 
     Some(Arc::new(bytes))
 }
 
-/// The most bytes of a file that a test holds in memory.
+/// Maximum number of bytes of a file that a test holds in memory.
 pub const MAX_CONTENT: u64 = 64 << 20;
 
 /// All bytes of a file whose extents are uncompressed.
@@ -169,7 +169,7 @@ pub fn check_tiling(image: Reader<'_>, inode: &Inode) -> Result<usize, String> {
         if extent.logical != at || extent.length == 0 || extent.end() > inode.size {
             return Err(format!("at byte {at} of {}: {extent:?}", inode.size));
         }
-        // The same extent, whichever of its bytes is requested.
+        // The extent is the same, whichever of its bytes is requested.
         for offset in [extent.logical + extent.length / 2, extent.end() - 1] {
             let again = image
                 .map(inode, offset)
@@ -193,7 +193,7 @@ pub struct Walk {
     pub broken: BTreeMap<Vec<u8>, String>,
 }
 
-/// The most entries that a walk of a (possibly cyclic) image visits.
+/// Maximum number of entries that a walk of a (possibly cyclic) image visits.
 const MAX_ENTRIES: usize = 20_000;
 
 pub fn walk(image: Reader<'_>) -> Walk {

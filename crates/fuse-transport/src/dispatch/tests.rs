@@ -205,7 +205,7 @@ fn each_kind_has_its_answer() {
         (Lseek, 2, vec![0; 24], b"", Err(Errno::INVAL)),
         (Release, 2, vec![0; 24], b"", Ok(b"")),
         (Destroy, 0, vec![], b"", Ok(b"")),
-        // An ioctl on a directory reaches the filesystem, isatty(3) does not.
+        // An ioctl on a directory reaches the filesystem; isatty(3) does not.
         (Ioctl, 2, vec![0; 32], b"", Err(Errno::NOTTY)),
         (Ioctl, 1, ioctl(0, 32), b"ab", Err(Errno::NOTTY)),
         (

@@ -4,7 +4,7 @@ use std::ops::{BitAnd, BitOr};
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Features, 64 bits of them: the upper half is in `flags2` since 7.36.
+/// A set of 64 feature bits: the upper half is in `flags2` since 7.36.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct InitFlags(pub u64);
 
@@ -13,7 +13,7 @@ impl InitFlags {
     pub const ASYNC_READ: Self = Self(1 << 0);
     /// Lookups of "." and "..", which an NFS server needs.
     pub const EXPORT_SUPPORT: Self = Self(1 << 4);
-    /// READDIRPLUS is understood.
+    /// The kernel understands READDIRPLUS.
     pub const DO_READDIRPLUS: Self = Self(1 << 13);
     /// The kernel chooses between READDIR and READDIRPLUS.
     pub const READDIRPLUS_AUTO: Self = Self(1 << 14);
@@ -35,13 +35,13 @@ impl InitFlags {
     pub const INIT_EXT: Self = Self(1 << 30);
     /// The kernel can send requests again that a dead server left unanswered, and marks them.
     pub const HAS_RESEND: Self = Self(1 << 39);
-    /// The mount may be cloned with mapped owners. Requested only if the kernel checks permissions:
-    /// it would refuse the handshake otherwise.
+    /// The mount may be cloned with mapped owners. Requested only if the kernel checks permissions,
+    /// because otherwise it would refuse the handshake.
     pub const ALLOW_IDMAP: Self = Self(1 << 40);
     /// Requests may come over io_uring.
     pub const OVER_IO_URING: Self = Self(1 << 41);
 
-    /// Whether it includes all of `other`.
+    /// Whether this set includes all of `other`.
     pub fn has(self, other: Self) -> bool {
         self & other == other
     }

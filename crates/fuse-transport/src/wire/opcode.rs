@@ -37,7 +37,7 @@ macro_rules! opcodes {
                 match number { $($number => Some(Opcode::$name),)* _ => None }
             }
 
-            /// Its name in reports.
+            /// The opcode's name in reports.
             pub const fn label(self) -> &'static str {
                 match self { $(Opcode::$name => $label,)* }
             }
@@ -120,7 +120,7 @@ opcodes! {
 }
 
 impl Opcode {
-    /// Its index in [`Opcode::ALL`].
+    /// The opcode's index in [`Opcode::ALL`].
     pub const fn index(self) -> usize {
         self as usize
     }

@@ -10,7 +10,7 @@ pub struct OutHeader {
     pub len: u32,
     /// 0, or a negative error number.
     pub error: i32,
-    /// The request it answers.
+    /// The number of the request that the reply answers.
     pub unique: u64,
 }
 
@@ -21,7 +21,7 @@ pub struct OutHeader {
 pub struct StoreOut {
     /// The file.
     pub nodeid: u64,
-    /// First byte in it.
+    /// First byte in the file.
     pub offset: u64,
     /// Bytes that follow.
     pub size: u32,
@@ -36,7 +36,7 @@ impl StoreOut {
 
 const _: () = assert!(size_of::<StoreOut>() == 24);
 
-/// Makes the kernel send a file's bytes in the page cache (`fuse_notify_retrieve_out`), as a
+/// Makes the kernel send bytes of a file from the page cache (`fuse_notify_retrieve_out`), as a
 /// request of the kind NOTIFY_REPLY, which no program waits for. The [`OutHeader`] before it has
 /// [`RetrieveOut::CODE`] in place of an error and 0 in place of a request.
 #[repr(C)]
@@ -46,7 +46,7 @@ pub struct RetrieveOut {
     pub unique: u64,
     /// The file.
     pub nodeid: u64,
-    /// First byte in it.
+    /// First byte in the file.
     pub offset: u64,
     /// Bytes wanted.
     pub size: u32,
@@ -109,7 +109,7 @@ impl Attr {
     }
 }
 
-/// LOOKUP, and a part of READDIRPLUS.
+/// The reply to LOOKUP, and a part of the reply to READDIRPLUS.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[allow(missing_docs)]
@@ -124,7 +124,7 @@ pub struct EntryOut {
 }
 
 impl EntryOut {
-    /// A name that leads to `node`, for this many seconds.
+    /// The entry of a name that leads to `node`, valid for this many seconds.
     pub fn found(node: u64, attr: Attr, seconds: u64) -> Self {
         Self {
             nodeid: node,
@@ -135,7 +135,8 @@ impl EntryOut {
         }
     }
 
-    /// A name that does not exist: node 0 with a time makes the kernel cache its absence.
+    /// The entry of a name that does not exist: node 0 with a time makes the kernel cache its
+    /// absence.
     pub fn absent(seconds: u64) -> Self {
         Self {
             entry_valid: seconds,
@@ -144,7 +145,7 @@ impl EntryOut {
     }
 }
 
-/// GETATTR.
+/// The reply to GETATTR.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[allow(missing_docs)]
@@ -155,7 +156,7 @@ pub struct AttrOut {
     pub attr: Attr,
 }
 
-/// STATFS.
+/// The reply to STATFS.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct StatfsOut {
@@ -181,7 +182,7 @@ pub struct StatfsOut {
     pub spare: [u32; 6],
 }
 
-/// GETXATTR and LISTXATTR if only the length is requested.
+/// The reply to GETXATTR and LISTXATTR if only the length is requested.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[allow(missing_docs)]
@@ -190,7 +191,7 @@ pub struct SizeOut {
     pub padding: u32,
 }
 
-/// LSEEK.
+/// The reply to LSEEK.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[allow(missing_docs)]
@@ -198,7 +199,7 @@ pub struct LseekOut {
     pub offset: u64,
 }
 
-/// IOCTL, before the bytes that the program gets.
+/// The reply to IOCTL, before the bytes that the program gets.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[allow(missing_docs)]
@@ -209,7 +210,8 @@ pub struct IoctlOut {
     pub out_iovs: u32,
 }
 
-/// READDIR, before the name; also the end of a READDIRPLUS entry, after an [`EntryOut`].
+/// An entry in the reply to READDIR, before its name; also the end of an entry in the reply to
+/// READDIRPLUS, after an [`EntryOut`].
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct Dirent {

@@ -9,17 +9,17 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 pub struct InHeader {
     /// Bytes in the whole request, including this header.
     pub len: u32,
-    /// Its kind, see [`Opcode`](super::Opcode).
+    /// The request's kind; see [`Opcode`](super::Opcode).
     pub opcode: u32,
     /// Identifies the request in its answer. Never 0.
     pub unique: u64,
-    /// The node it concerns.
+    /// The node that the request concerns.
     pub nodeid: u64,
     /// User of the requesting process.
     pub uid: u32,
-    /// Its group.
+    /// Group of the requesting process.
     pub gid: u32,
-    /// Its process ID; 0 if it is in another PID namespace, or for read-ahead.
+    /// ID of the requesting process; 0 if it is in another PID namespace, or for read-ahead.
     pub pid: u32,
     /// Bytes of extensions, in units of eight (7.38).
     pub total_extlen: u16,
@@ -27,7 +27,7 @@ pub struct InHeader {
     pub padding: u16,
 }
 
-/// GETATTR.
+/// The fixed part of GETATTR.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[allow(missing_docs)]
@@ -37,7 +37,7 @@ pub struct GetattrIn {
     pub fh: u64,
 }
 
-/// READ, READDIR and READDIRPLUS.
+/// The fixed part of READ, READDIR and READDIRPLUS.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[allow(missing_docs)]
@@ -64,7 +64,8 @@ impl ReadIn {
     }
 }
 
-/// GETXATTR (the name follows) and LISTXATTR. A size of 0 requests the length of the answer.
+/// The fixed part of GETXATTR (the name follows) and LISTXATTR. A size of 0 requests only the
+/// length of the answer.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[allow(missing_docs)]
@@ -73,7 +74,7 @@ pub struct XattrIn {
     pub padding: u32,
 }
 
-/// LSEEK; sent only for SEEK_DATA and SEEK_HOLE.
+/// The fixed part of LSEEK, which is sent only for SEEK_DATA and SEEK_HOLE.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[allow(missing_docs)]
@@ -84,7 +85,7 @@ pub struct LseekIn {
     pub padding: u32,
 }
 
-/// IOCTL; the bytes that the program passes follow.
+/// The fixed part of IOCTL; the bytes that the program passes follow.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[allow(missing_docs)]
@@ -103,7 +104,7 @@ impl IoctlIn {
     pub const DIRECTORY: u32 = 1 << 4;
 }
 
-/// FORGET: the kernel drops this many lookups of the node.
+/// The fixed part of FORGET: the kernel drops this many lookups of the node.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[allow(missing_docs)]
@@ -111,7 +112,7 @@ pub struct ForgetIn {
     pub nlookup: u64,
 }
 
-/// BATCH_FORGET; [`ForgetOne`] follows `count` times.
+/// The fixed part of BATCH_FORGET; [`ForgetOne`] follows `count` times.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[allow(missing_docs)]

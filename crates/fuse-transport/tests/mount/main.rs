@@ -1,4 +1,4 @@
-//! The transport under a real mount. Needs root and `/dev/fuse`; prints a line when it skips.
+//! Tests the transport under a real mount. Needs root and `/dev/fuse`; prints a line when it skips.
 //!
 //! The daemon is a separate process, so that it can be killed: this test program again, with the
 //! mount point in its environment.
@@ -104,7 +104,7 @@ impl Mount {
         };
         assert!(
             mount.lines().any(|line| line.ends_with("ready")),
-            "the daemon did not get ready"
+            "the daemon did not become ready"
         );
         Some(mount)
     }
@@ -182,7 +182,7 @@ fn what_programs_ask_is_answered() {
         let counters = mount.end();
         assert!(
             counters["by_kind"]["open"].as_u64() <= Some(1),
-            "OPEN is asked once at most: {counters}"
+            "OPEN is requested at most once: {counters}"
         );
     });
 }

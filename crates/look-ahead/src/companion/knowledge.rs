@@ -1,4 +1,4 @@
-//! What launches taught: its file, and what each launch adds.
+//! What launches have taught: the file that holds it, and what each launch adds to it.
 
 use std::fs::File;
 use std::io::Read;
@@ -14,16 +14,16 @@ use crate::recording::Recording;
 /// How often to re-read a profile that another mount of the image is writing at the same time.
 pub(super) const TRIES: usize = 20;
 
-/// A program that reads more windows, 512 MiB, is copying or searching, not launching.
+/// A program that reads more windows than this (512 MiB) is copying or searching, not launching.
 const MOST_WINDOWS: usize = 4096;
 
-/// Anything that uses more directories does so as well.
+/// A program that uses more directories than this is not launching either.
 const MOST_DIRECTORIES: usize = 1024;
 
 /// A launch has changed if at least one window in this many that it requests is not in its profile.
 const NEW_SHARE: usize = 20;
 
-/// Probes that show whether a profile is still good.
+/// Number of probes that suffice to show whether a profile is still good.
 const ENOUGH_PROBES: u64 = 8;
 
 impl Companion {
@@ -36,7 +36,7 @@ impl Companion {
         Ok(())
     }
 
-    /// A file that is damaged, or belongs to another image, teaches nothing.
+    /// Parses the file. Nothing is learned from a file that is damaged or belongs to another image.
     pub(super) fn parse(&mut self, file: File) -> Result<Vec<Program>, ()> {
         let (mut bytes, most) = (Vec::new(), limits::LEARNED_BYTES as u64 + 1);
         let _ = file.take(most).read_to_end(&mut bytes);
@@ -52,7 +52,7 @@ impl Companion {
         }
     }
 
-    /// Adds a launch to what is known; false if it was not a launch.
+    /// Adds a launch to what is known; returns false if the recording does not show a launch.
     pub(super) fn learn(&mut self, program: u64, recording: &Recording) -> bool {
         let Some(Place { path, .. }) = self.place(program) else {
             return false;
@@ -133,7 +133,7 @@ impl Companion {
         hit + missed >= ENOUGH_PROBES && hit * 2 < missed
     }
 
-    /// Programs that were expected but not launched had one more mount without a launch.
+    /// Counts one more mount without a launch for programs that were expected but not launched.
     pub(super) fn count_idle_mount(&mut self) {
         for _ in 0..TRIES {
             if self.has_counted_idle_mount() {
@@ -142,7 +142,7 @@ impl Companion {
         }
     }
 
-    /// False: another mount wrote the file meanwhile.
+    /// Returns false if another mount wrote the file in the meantime.
     fn has_counted_idle_mount(&mut self) -> bool {
         let mut known = self.travelling.beside(&self.learned.programs);
         let expects = known.any(|known| is_expected(&known));
@@ -172,7 +172,7 @@ impl Companion {
         !changed || self.write()
     }
 
-    /// False: another mount wrote the file since it was read.
+    /// Returns false if another mount has written the file since it was read.
     pub(super) fn write(&mut self) -> bool {
         let learned = Learned {
             image: Some(self.image),

@@ -1,4 +1,4 @@
-//! What happens in the mount, and the beginning and end of a launch in it.
+//! Handles events in the mount, and the beginning and end of a launch.
 
 use std::time::Instant;
 
@@ -18,8 +18,8 @@ const LONGEST_MS: u64 = 30_000;
 /// A launch without requests for this many milliseconds may be over.
 const PAUSE_MS: u64 = 100;
 
-/// The most recently listed directories that are remembered: a launch reads files that were known
-/// before.
+/// Number of recently listed directories that are remembered: a launch also reads files whose names
+/// were known before it began.
 const RECENT: usize = 64;
 
 impl Companion {
@@ -105,7 +105,8 @@ impl Companion {
         }
     }
 
-    /// A program was read from its beginning: begins a launch, unless one is in progress.
+    /// Called when a program is read from its beginning: begins a launch, unless one is in
+    /// progress.
     fn begin(&mut self, program: u64, at_ms: u64) {
         if !self.settings.learns {
             return self.reader.stop_recording();
@@ -140,13 +141,13 @@ impl Companion {
         }
     }
 
-    /// Does what a launch needs at its beginning if nothing is known about it.
+    /// Does the work at the beginning of a launch, unless it is already done.
     pub(super) fn catch_up(&mut self) {
         let Some(launch) = self.launch else { return };
         if !std::mem::take(&mut self.is_behind) {
             return;
         }
-        // Kept for names, in case the mount goes away during the launch.
+        // This keeps the root, to find names in case the mount goes away during the launch.
         drop(self.mount.root());
         // Other processes may have changed the file; a program removed from it is learned again.
         if self.read().is_ok() {

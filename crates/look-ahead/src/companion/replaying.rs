@@ -14,13 +14,15 @@ use crate::client;
 use crate::replay::{Limits, Replay};
 use crate::travelling::{Candidate, Known, Origin, PATH_IN_MOUNT};
 
-/// The most replays of one mount: those at its beginning, and those of programs launched later.
+/// Maximum number of replays in one mount: those at its beginning, and those of programs launched
+/// later.
 pub(super) const MOST_REPLAYS: usize = 64;
 
-/// The most requests for profiles that travel with the image: only one is expected.
+/// Maximum number of times that a profile travelling with the image is requested: one is expected.
 const MOST_ARRIVALS: usize = 8;
 
-/// Threads of a replay: with one, the launch waits for names more often; a third brings no gain.
+/// Number of threads for replays: with one, the launch waits for names more often; a third brings
+/// no gain.
 const THREADS: usize = 2;
 
 impl Companion {
@@ -65,7 +67,7 @@ impl Companion {
         }
     }
 
-    /// For as long as the mount exists: forgets a profile that came with the image and is wrong.
+    /// Forgets, for as long as the mount exists, a profile that came with the image and is wrong.
     pub(super) fn forget(&mut self, path: &[u8]) {
         self.travelling.forget(path);
         let of = self.unproved.iter();

@@ -8,7 +8,7 @@ use crate::figures::report;
 use crate::reader::Reader;
 use crate::travelling::Candidate;
 
-/// The most programs whose figures are published.
+/// Maximum number of programs whose figures are published.
 const SHOWN: usize = 40;
 
 impl Companion {
@@ -19,7 +19,7 @@ impl Companion {
         reader.set_closed(true);
     }
 
-    /// For the counters.
+    /// Publishes the companion's figures for the counters of the mount.
     pub(super) fn publish(&mut self) {
         let mut report = report(&self.replays);
         if let Some(line) = &self.trouble {

@@ -1,5 +1,5 @@
-//! Names that a recording lacks: from what was noted, from replays, and by listing directories of
-//! the mount.
+//! Finds names that a recording lacks: from what was noted, from replays, and by listing
+//! directories of the mount.
 
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
@@ -9,13 +9,13 @@ use super::Companion;
 use crate::client;
 use crate::learning::{self, Place};
 
-/// The most directory entries that are searched for names.
+/// Maximum number of directory entries that are searched for names.
 const MOST_ENTRIES: usize = 1 << 15;
 
 /// Time to find names during a launch.
 const SOME_NAMES: Duration = Duration::from_millis(20);
 
-/// The modes of entries of which only the place is known.
+/// The modes assumed for entries when only their paths are known.
 const DIRECTORY: u32 = 0o040_555;
 const FILE: u32 = 0o100_444;
 
@@ -55,7 +55,7 @@ impl Companion {
         }
     }
 
-    /// Inodes whose names are still missing for describing the launch.
+    /// Inodes whose names are still needed to describe the launch.
     fn unknown(&self) -> HashSet<u64> {
         let recording = &self.recording;
         let read = recording.windows.iter().map(|window| window.ino);
@@ -67,7 +67,7 @@ impl Companion {
         unknown.filter_map(|ino| self.names.missing(ino)).collect()
     }
 
-    /// A directory that was listed by the launch, shortly before it, or by a replay.
+    /// The next directory to search: one listed by the launch, shortly before it, or by a replay.
     fn next_to_search(&self) -> Option<Vec<u8>> {
         let of_launch = self.recording.listed.iter().map(|(ino, _)| *ino);
         let listed = of_launch.chain(self.recent.iter().copied());
@@ -81,7 +81,7 @@ impl Companion {
         new.next()
     }
 
-    /// The known place of an inode.
+    /// The known properties of an inode.
     pub(super) fn place(&self, ino: u64) -> Option<Place> {
         if let Some(path) = self.names.path(ino) {
             let known = self.names.get(ino);

@@ -1,4 +1,4 @@
-//! Waiting for work, for the end of the mount, and for a mount that goes away.
+//! Waits for work, for the end of the mount, and for a mount that goes away.
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -40,7 +40,7 @@ impl Companion {
         let woken = !reader.may_sleep(until) || {
             let watched = [(reader.as_fd(), PollFlags::IN), (end, PollFlags::IN)];
             wait(&watched, None);
-            // Before the end: an event recorded by then may begin a launch.
+            // Checked even if the mount is ending: an event recorded by then may begin a launch.
             !reader.may_sleep(until) || settings.learns && travels(reader)
         };
         reader.awake();
@@ -86,7 +86,7 @@ impl Companion {
         is_ready(0)
     }
 
-    /// A launch may need names that only the mount has: this gives it a moment to find them.
+    /// A launch may need names that only the mount has, so it gets a moment to find them.
     fn mount_has_gone(&mut self) {
         if let Some(root) = self.mount.kept().filter(|_| self.launch.is_some()) {
             self.drain();

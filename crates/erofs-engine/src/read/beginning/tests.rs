@@ -21,7 +21,7 @@ impl PageCacheWriter for Random {
     }
 
     fn store(&self, _: Remainder) {
-        panic!("what lies around is not wanted");
+        panic!("the surrounding bytes are not wanted");
     }
 }
 
