@@ -37,7 +37,7 @@ pub struct WorkerOptions {
     /// The requested priority; `stats()` and `notices()` report the one granted.
     pub priority: Priority,
     /// Threads are called `NAME/N` (pinned to CPU N) and `NAME/uN` (unbound). The kernel keeps 15
-    /// bytes of a thread's name, so NAME may have 12 bytes for CPU numbers of two digits.
+    /// bytes of a thread's name, so NAME may be up to 12 bytes long if CPU numbers have two digits.
     pub name: String,
     /// Maximum number of threads in the unbound pool; `None` for as many as there are usable CPUs.
     /// Behind pinned workers the pool starts empty, and each job that finds no idle thread adds

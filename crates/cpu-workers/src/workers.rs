@@ -167,8 +167,9 @@ impl Workers {
         helpers.filter(|&cpu| self.is_idle(cpu)).take(most)
     }
 
-    /// Announces CPUs that are added or removed: readable until [`check_cpus`](Self::check_cpus) is
-    /// called. `None` if the workers are not pinned or the kernel's events cannot be received.
+    /// A descriptor that becomes readable when CPUs are added or removed, and stays readable until
+    /// [`check_cpus`](Self::check_cpus) is called. `None` if the workers are not pinned or the
+    /// kernel's events cannot be received.
     pub fn cpu_events(&self) -> Option<BorrowedFd<'_>> {
         match self.mode {
             Mode::PerCpu => self.cpus.events(),
@@ -176,9 +177,9 @@ impl Workers {
         }
     }
 
-    /// Creates, rests and re-pins workers until they match the usable CPUs. Call this on a thread
-    /// that is not pinned: at the start, after [events](Self::cpu_events), and every
-    /// [`RESCAN_INTERVAL`](crate::RESCAN_INTERVAL). A check that fails changes nothing.
+    /// Creates workers, sets them aside or pins them again until they match the usable CPUs. Call
+    /// this on a thread that is not pinned: at the start, after [events](Self::cpu_events), and
+    /// every [`RESCAN_INTERVAL`](crate::RESCAN_INTERVAL). A check that fails changes nothing.
     pub fn check_cpus(&self) {
         if self.mode == Mode::PerCpu {
             self.cpus.clear_events();
@@ -186,12 +187,12 @@ impl Workers {
         }
     }
 
-    /// Number of pinned workers now.
+    /// Current number of pinned workers.
     pub fn count(&self) -> usize {
         self.topology.count()
     }
 
-    /// CPUs that have a worker now.
+    /// CPUs that currently have a worker.
     pub fn cpus(&self) -> Vec<usize> {
         self.topology
             .workers()
@@ -200,7 +201,7 @@ impl Workers {
             .collect()
     }
 
-    /// How the pool was started.
+    /// The mode that the pool was started in.
     pub fn mode(&self) -> Mode {
         self.mode
     }
@@ -217,9 +218,10 @@ impl Workers {
         lines
     }
 
-    /// Attaches a source to every pinned worker, created on the worker's thread; workers added by
-    /// hotplug receive theirs when they start. In `Mode::Unbound`, or if no pinned worker exists,
-    /// each unbound thread receives one. A second call replaces the sources of the first.
+    /// Attaches a source to every pinned worker. Each source is created on its worker's thread;
+    /// workers added by hotplug receive theirs when they start. In `Mode::Unbound`, or if no pinned
+    /// worker exists, each unbound thread receives one. A second call replaces the sources of the
+    /// first.
     ///
     /// Waits for all workers (a busy one answers after its job) and returns how many have a source;
     /// failures are in `notices()`.
@@ -331,8 +333,8 @@ impl Workers {
         self.followers.lock().retain(|(tid, _)| *tid != own);
     }
 
-    /// Finishes all queued jobs, then ends all threads and returns. Called on a worker, it ends all
-    /// others, and that worker ends by itself later.
+    /// Finishes all queued jobs, then ends all threads and returns. If called on a worker, it ends
+    /// all others; that worker ends when its current job is over.
     pub fn shutdown(&self) {
         let first = !self.ending.swap(true, Ordering::AcqRel);
         if !first && current().is_some() {
@@ -353,7 +355,7 @@ impl Workers {
 #[derive(Debug)]
 pub struct Following {
     workers: Weak<Workers>,
-    /// Keeps the guard on its thread.
+    /// Makes the guard `!Send`: it belongs to the thread that created it.
     _here: PhantomData<*const ()>,
 }
 

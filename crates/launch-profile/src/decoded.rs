@@ -45,10 +45,10 @@ const CHECKSUM_AT: usize = 80;
 
 const ENTRY_BYTES: usize = 24;
 
-/// The most bytes of entries and checksums: enough for about 8 GiB of decoded bytes.
+/// Maximum size of entries and checksums in bytes: enough for about 8 GiB of decoded bytes.
 const INDEX_BYTES: usize = 16 << 20;
 
-/// The most bytes of a decoded pcluster, far more than the format allows.
+/// Maximum size of a decoded pcluster in bytes, far more than the format allows.
 const LONGEST: u64 = 1 << 30;
 
 /// The beginning of a decoded pcluster.
@@ -68,7 +68,7 @@ pub struct Decoded {
     pub length: u64,
     /// The seed with which hashes of stored bytes begin.
     pub seed: u64,
-    /// The image that it was written for.
+    /// The image that the file was written for.
     pub image: ImageIdentity,
     entries: HashMap<u128, Entry>,
     checksums: Vec<u64>,
@@ -81,7 +81,7 @@ impl Decoded {
     /// Reads the index of a file, without the decoded bytes themselves.
     ///
     /// # Errors
-    /// The file is not one of decoded bytes, is damaged, or cannot be read.
+    /// The file does not contain decoded bytes, is damaged, or cannot be read.
     pub fn open(file: File) -> io::Result<Self> {
         let whole = file.metadata()?.len();
         let (end, last) = part(&file, whole, END_BYTES)?;
@@ -148,7 +148,7 @@ impl Decoded {
         (load(&self.read_bytes), load(&self.missed_bytes))
     }
 
-    /// Whether bytes to be [read](Self::read) were found damaged.
+    /// Whether a [read](Self::read) has found damaged bytes.
     pub fn is_damaged(&self) -> bool {
         self.damaged.load(Ordering::Relaxed)
     }
@@ -244,7 +244,7 @@ impl DecodedIndex {
         fits
     }
 
-    /// Bytes that this many decoded bytes take up in the file.
+    /// Number of bytes that `decoded` decoded bytes take up in the file.
     pub fn bytes_of(decoded: usize) -> u64 {
         let checksums = 8 * decoded.div_ceil(PAGE as usize);
         (decoded + ENTRY_BYTES + checksums) as u64

@@ -59,7 +59,7 @@ impl ImageIdentity {
         )
     }
 
-    /// Reads [such a line](Self::to_text).
+    /// Parses the line that [`to_text`](Self::to_text) returns.
     pub fn parse(text: &str) -> Option<Self> {
         let mut fields = text.split(' ');
         let uuid = fields.next()?.replace('-', "");

@@ -12,7 +12,7 @@ figures::figures! {
         pub free_pages: usize,
         /// Free pages whose memory is present.
         pub ready_pages: usize,
-        /// The arena is locked in memory.
+        /// Whether the arena is locked in memory.
         pub locked: bool,
         /// Buffers whose pages were all ready.
         pub hits: u64 => counter "pool_hits_total",

@@ -110,7 +110,7 @@ pub struct Reason {
 }
 
 impl Timeline {
-    /// The threads that ran while a thread waited, and why it was not moved.
+    /// The threads that ran while a thread waited, and why the waiting thread was not moved.
     pub fn behind(&self, wait: &Wait) -> Behind {
         let queued = self.queued(wait);
         let (mut runs, mut idle_ns, mut known) = (Vec::new(), 0, 0);
@@ -174,8 +174,8 @@ impl Timeline {
     }
 }
 
-/// A number of waits, and a time in nanoseconds. Waits overlap: a damaged trace has some of
-/// centuries, whose sum needs more than 64 bits.
+/// A number of waits, and a time in nanoseconds. Waits overlap, and in a damaged trace they may
+/// last for centuries, so their sum needs more than 64 bits.
 #[derive(Default)]
 struct Sum {
     waits: u64,

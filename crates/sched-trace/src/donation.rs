@@ -18,7 +18,7 @@ fn donates(trace: &Trace) -> bool {
 /// Where a thread is.
 #[derive(Clone, Copy)]
 struct Place {
-    /// The CPU on which it ran last, or whose run queue it was moved to since.
+    /// The CPU on which the thread last ran, or to whose run queue it has been moved since.
     cpu: u32,
     blocked: bool,
     /// The owner's CPU, where the thread's wake-up found it.

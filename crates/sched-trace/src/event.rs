@@ -6,7 +6,7 @@ use std::fmt;
 /// A pid that is missing in the trace (the first compact Perfetto switch of a CPU).
 pub const UNKNOWN_PID: i32 = -1;
 
-/// One line of a trace.
+/// One event of a trace.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Event {
     /// Nanoseconds of the trace's clock (CLOCK_MONOTONIC for the live recorder).
@@ -140,7 +140,7 @@ pub enum Kind {
         io_wait: bool,
     },
     /// `block_rq_complete` for a request, or `block_bio_complete`: a read or write of a block
-    /// device has completed; the device has the kernel's own dev_t. The submitter's completion
+    /// device has completed; `device` is the kernel's own dev_t. The submitter's completion
     /// function is called next, on the same CPU.
     BlockDone { device: u32, request: bool },
 }
@@ -162,7 +162,7 @@ impl TaskState {
     pub const SLEEPING: Self = Self(1);
     /// Uninterruptible sleep, mostly for a disk.
     pub const UNINTERRUPTIBLE: Self = Self(2);
-    /// Sleeping without work, as a kworker between items; the load average does not count such
+    /// Sleeping without work, as a kworker does between items; the load average does not count such
     /// threads.
     pub const IDLE: Self = Self(0x80);
 

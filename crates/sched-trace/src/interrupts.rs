@@ -40,9 +40,9 @@ pub struct Span {
     pub cpu: u32,
     /// The thread that was interrupted.
     pub pid: i32,
-    /// What interrupted it.
+    /// The source of the interruption.
     pub source: Interrupt,
-    /// Whether this is a further part of the previous one.
+    /// Whether this is a further part of the previous interruption.
     pub goes_on: bool,
 }
 
@@ -58,7 +58,7 @@ impl Span {
 pub struct Interrupts {
     /// Interruptions by CPU, in order of time.
     pub(crate) cpus: BTreeMap<u32, Vec<Span>>,
-    /// Whether the trace has such events.
+    /// Whether the trace has events of interruptions.
     pub recorded: bool,
 }
 
@@ -101,7 +101,7 @@ impl Interrupts {
         found
     }
 
-    /// The interruptions on a CPU that touch `from..until`, cut to it.
+    /// The interruptions on a CPU that overlap `from..until`, clipped to that interval.
     pub fn on(&self, cpu: u32, from: u64, until: u64) -> impl Iterator<Item = Span> {
         let all = self.cpus.get(&cpu).map_or(&[][..], |spans| spans);
         let first = all.partition_point(|span| span.end_ns <= from);

@@ -27,9 +27,10 @@ pub enum Notice {
         /// How to record a trace of this format with their names.
         remedy: &'static str,
     },
-    /// A ring buffer overwrote its oldest events, but no others: the trace begins later.
+    /// A ring buffer overwrote its oldest events, and no others are missing: the trace begins
+    /// later.
     Wrapped {
-        /// Number of overwritten events, if the trace has it.
+        /// Number of overwritten events, if the trace says.
         overwritten: u64,
         /// Where the trace begins: from here on all CPUs have their events.
         from_ns: u64,

@@ -1,6 +1,6 @@
 //! Quotas of control groups (`cpu.max`) that throttled threads during a recording, and for how long
-//! by the kernel's own accounting. The scheduler's events do not show quotas: a throttled thread
-//! looks like a preempted one, and may come back while others keep its CPU busy.
+//! according to the kernel's own accounting. The scheduler's events do not show quotas: a throttled
+//! thread looks like a preempted one, and may come back while others keep its CPU busy.
 
 use crate::latency::{Filter, Report};
 use crate::stats::us;

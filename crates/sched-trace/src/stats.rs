@@ -8,7 +8,7 @@ pub struct Summary {
     /// Number of samples.
     #[serde(rename = "samples")]
     pub count: usize,
-    /// Sum.
+    /// Sum of the samples.
     pub total: f64,
     /// Arithmetic mean.
     pub average: f64,

@@ -32,9 +32,9 @@ pub struct Run {
     pub comm: Comm,
     /// Priority of the thread as the kernel traces it.
     pub prio: i32,
-    /// The state in which it left the CPU, if the trace shows it.
+    /// The state in which the thread left the CPU, if the trace shows it.
     pub left: Option<TaskState>,
-    /// False if the switch to it is missing in the trace.
+    /// Whether the trace has the switch to the thread.
     pub entered: bool,
     /// The work item that the thread executed, if the timeline knows items.
     pub item: Option<Item>,
@@ -50,7 +50,7 @@ pub struct Item {
 }
 
 impl WorkRun {
-    /// The item that it executes.
+    /// The item that this run executed.
     pub(crate) fn item(&self) -> Item {
         Item {
             function: self.function,
@@ -215,7 +215,7 @@ impl Timeline {
         self.switch(cpu, Run::begin(start_ns, task));
     }
 
-    /// Ends a run. A switch names the previous thread, of which a CPU's first run knows only the
+    /// Ends a run. A switch names the previous thread; a CPU's first run knows only that thread's
     /// pid. If another thread was switched in last, the kernel omitted the switch to the thread
     /// that leaves, which cannot have run before its wake-up.
     fn leave(&mut self, event: &Event, task: Task, state: TaskState) {
@@ -279,7 +279,7 @@ impl Timeline {
             .filter(|run| run.end_ns > run.start_ns)
     }
 
-    /// The runs of a thread, on whichever CPU.
+    /// The runs of a thread on all CPUs.
     pub fn runs_of(&self, pid: i32) -> impl Iterator<Item = (u32, Run)> {
         let places = self.threads.get(&pid).map_or(&[][..], |past| &past.runs);
         places.iter().map(|place| self.run(place))

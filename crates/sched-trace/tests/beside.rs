@@ -28,7 +28,7 @@ use std::process::{Command, Stdio};
 /// Threads with fewer waits are not compared.
 const WAITS: u64 = 5;
 
-/// How often a recording that lacks too much is repeated.
+/// Maximum number of attempts at a recording that does not leave out too many waits.
 const TRIES: usize = 5;
 
 /// The load during recordings: busy threads of four policies, sleepers, a pipe, synchronous writes,
@@ -413,7 +413,7 @@ impl<'a> Reader<'a> {
         directory.record(&[&[self.name][..], &words].concat());
     }
 
-    /// perf omits events now and then; a recording with few other waits says little.
+    /// Records again if too many waits are left out, because perf omits events now and then.
     fn record_enough(&self, directory: &Directory) {
         for _ in 0..TRIES {
             self.record(directory);

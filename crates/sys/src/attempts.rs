@@ -1,6 +1,6 @@
 //! Calls that a sandbox must refuse, for a test in which a server tries them.
 //!
-//! The arguments make a call that is let through fail or do no harm: they refer to no memory, and
+//! A call that is let through fails or does no harm, because its arguments refer to no memory, and
 //! to descriptors and processes that do not exist. A filter decides before the kernel examines
 //! them, and returns EPERM.
 
@@ -88,7 +88,7 @@ impl Attempt {
     /// let through.
     ///
     /// # Errors
-    /// The result of the call; success is also an error, without a number.
+    /// The call was let through: its own error, or one without a number if it succeeded.
     pub fn is_refused(&self) -> Result<(), io::Error> {
         let argument = |at| self.arguments.get(at).copied().unwrap_or(0);
         let [a, b, c, d, e, f] = std::array::from_fn(argument);

@@ -115,11 +115,11 @@ pub struct FuseRing {
     // Fields are dropped in this order: the ring first, which ends all commands, then the memory.
     ring: Uring,
     entries: Vec<Entry>,
-    /// Taken from the ring but not yet returned to the caller.
+    /// Events taken from the ring but not yet returned to the caller.
     events: VecDeque<Event>,
     memory: Mapping,
     payload_bytes: usize,
-    /// Some submissions have not been passed to the kernel.
+    /// Whether some submissions have not been passed to the kernel yet.
     pending: bool,
 }
 
@@ -309,7 +309,7 @@ impl FuseRing {
         self.push(&poll);
     }
 
-    /// Whether any entry may still bring requests.
+    /// Whether any entry may still receive requests.
     pub fn is_alive(&self) -> bool {
         self.entries.iter().any(|entry| entry.owner != Owner::Lost)
     }

@@ -46,8 +46,9 @@ impl<const COUNT: usize> SharedWords<COUNT> {
 
     /// The numbers.
     pub fn words(&self) -> &[AtomicU64; COUNT] {
-        // SAFETY: mapped for as long as `self`, on a page, of a file which cannot shrink (sealed);
-        // any bits are valid atomic numbers, and every process accesses them atomically.
+        // SAFETY: mapped for as long as `self` lives, page-aligned, from a file that is sealed
+        // against shrinking; any bits are valid atomic numbers, and every process accesses them
+        // atomically.
         unsafe { self.0.at(0).cast().as_ref() }
     }
 }

@@ -205,7 +205,7 @@ impl Uring {
         Ok(())
     }
 
-    /// Queues a submission for [`enter`](Self::enter); false if there is no room.
+    /// Queues a submission for [`enter`](Self::enter); returns false if there is no room.
     ///
     /// # Safety
     /// The memory that the submission names must live until it is complete or the ring is closed.
@@ -216,7 +216,7 @@ impl Uring {
         }
         let slot = (self.tail % self.slots) as usize;
         let place = self.submissions.at(slot * size_of::<Submission>());
-        // SAFETY: inside the memory, whose base is on a page; the kernel does not read this slot
+        // SAFETY: inside the memory, which is page-aligned; the kernel does not read this slot
         // before the tail says that it is filled, and was done with it when it moved the head.
         unsafe { place.cast::<Submission>().write(*submission) };
         self.tail = self.tail.wrapping_add(1);

@@ -10,8 +10,8 @@ use sys::sched;
 use crate::Policy;
 use crate::faults::{self, FailPoint};
 
-/// The lowest real-time priority, as for the kernel's own workers (sched_set_fifo_low): before
-/// every ordinary thread, behind every other real-time one.
+/// The lowest real-time priority, as for the kernel's own workers (sched_set_fifo_low): ahead of
+/// every ordinary thread and behind every other real-time one.
 const FIFO_LOW: u8 = 1;
 
 /// First among ordinary threads, like work queues marked WQ_HIGHPRI.

@@ -40,7 +40,7 @@ impl ThreadPriority {
         }
     }
 
-    /// Takes real-time priority from the calling thread, which must own this.
+    /// Takes real-time priority from the calling thread, which must own this `ThreadPriority`.
     pub(crate) fn lower(&self) {
         self.0.lock().lowered = true;
         let _ = lower_this();

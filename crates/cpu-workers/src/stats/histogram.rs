@@ -1,6 +1,6 @@
 //! A distribution of times, recorded with three plain additions.
 //!
-//! This histogram is finer than the others of the workspace, because `stat` reports its
+//! This histogram is finer than the others in the workspace, because `stat` reports its
 //! percentiles.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -74,8 +74,8 @@ impl Histogram {
     }
 }
 
-/// Each value below 16 has its own bucket; above, the highest bit and the next four select the
-/// bucket.
+/// Each value below 16 has its own bucket; for larger values, the highest bit and the next four
+/// select the bucket.
 fn bucket(ns: u64) -> usize {
     if ns < SUB as u64 {
         return ns as usize;

@@ -243,7 +243,7 @@ fn the_lowest_nice_value_that_the_limit_allows_is_taken() {
     setrlimit(Resource::Nice, before).unwrap();
 }
 
-/// Raises workers like the thread that judges the load of each CPU.
+/// Raises workers as the thread that judges the load of each CPU does.
 #[test]
 fn each_worker_and_those_that_come_have_the_priority_of_their_cpu() {
     let cpus = FakeCpus::new(3, 0..2);

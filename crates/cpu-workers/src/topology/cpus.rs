@@ -18,7 +18,7 @@ pub trait Cpus: Send + Sync + Debug {
     fn usable(&self) -> io::Result<BTreeSet<usize>>;
     /// Pins a thread to one CPU.
     fn pin(&self, tid: i32, cpu: usize) -> io::Result<()>;
-    /// Lets a thread that inherited another's CPU run on all usable ones.
+    /// Lets a thread that inherited another thread's pin run on all usable CPUs.
     fn unpin(&self, tid: i32) -> io::Result<()>;
     /// Whether the thread is pinned to that CPU and no other.
     fn is_pinned(&self, tid: i32, cpu: usize) -> io::Result<bool>;
@@ -42,8 +42,8 @@ pub struct SystemCpus {
 }
 
 impl SystemCpus {
-    /// Starts to listen. If the kernel's events cannot be received, only periodic checks find
-    /// changes.
+    /// Starts to listen for the kernel's events. If they cannot be received, only periodic checks
+    /// find changes.
     pub fn new() -> io::Result<Self> {
         Ok(SystemCpus {
             events: CpuEvents::listen(),

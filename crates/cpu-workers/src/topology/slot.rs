@@ -34,7 +34,7 @@ impl<W> Slot<W> {
         self.read(|worker| worker.cloned())
     }
 
-    /// Fills the slot; returns the worker if the slot is taken.
+    /// Fills the slot, or returns `worker` if the slot is already full.
     pub(crate) fn publish(&self, worker: Arc<W>) -> Result<(), Arc<W>> {
         let mut slot = self
             .worker

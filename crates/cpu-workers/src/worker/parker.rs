@@ -36,7 +36,7 @@ impl Parker {
         })
     }
 
-    /// Sleeps until a token is there, and takes it. Called by the owner only.
+    /// Sleeps until there is a token, and takes it. Only the owner calls this.
     pub(crate) fn park(&self) {
         let mut token = lock(&self.token);
         while !*token {
@@ -66,8 +66,8 @@ impl Parker {
     }
 
     /// Whether the owner is registered as idle at its queue. A push or the close unregisters it
-    /// before waking it, so an owner that wakes for another reason can sleep on without taking the
-    /// lock.
+    /// before waking it, so an owner that wakes for another reason can go back to sleep without
+    /// taking the lock.
     pub(crate) fn is_registered(&self) -> bool {
         self.idle.load(Ordering::Acquire)
     }
@@ -77,7 +77,7 @@ impl Parker {
     }
 
     /// Sets whether the owner is serving, and returns the previous state. Only the owner calls
-    /// this, so no exchange is needed.
+    /// this, so no atomic exchange is needed.
     pub(crate) fn set_serving(&self, serving: bool) -> bool {
         let before = self.serving.load(Ordering::Relaxed);
         self.serving.store(serving, Ordering::Release);

@@ -123,12 +123,12 @@ impl Running {
         if let Some(thread) = thread
             && thread.thread().id() != thread::current().id()
         {
-            // Panics are caught inside, so the result contains nothing of interest.
+            // The thread catches panics itself, so the result contains nothing of interest.
             let _ = thread.join();
         }
     }
 
-    /// Steps 2 to 5 of the end of a worker (see `worker.rs`).
+    /// Steps 2 to 5 of the end of a worker (see `thread.rs`).
     pub(crate) fn end(&self) {
         self.worker.queue.close();
         self.join();

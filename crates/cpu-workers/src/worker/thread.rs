@@ -142,7 +142,7 @@ impl Worker {
         self.queue.len() == 0 && !self.parker.is_serving()
     }
 
-    /// Asks the worker to open a source; false if it has ended.
+    /// Asks the worker to open a source; returns false if the worker has ended.
     pub(crate) fn post(&self, attach: Attach) -> bool {
         let mut mailbox = self.mailbox.lock();
         let Some(letters) = mailbox.as_mut() else {

@@ -34,14 +34,14 @@ pub(crate) struct UnboundPool {
 #[derive(Default)]
 struct Threads {
     running: Vec<Arc<Running>>,
-    /// Number of threads tried so far, including failures.
+    /// Number of threads that the pool has tried to create so far.
     tried: usize,
     /// Whether the pool has ended and creates no more threads.
     ended: bool,
 }
 
 impl UnboundPool {
-    /// Creates a pool without threads, which may have at most `most`.
+    /// Creates a pool that has no threads yet, and will have at most `most`.
     pub(crate) fn new(
         name: &str,
         most: usize,
@@ -77,7 +77,7 @@ impl UnboundPool {
         self.lock().running.clone()
     }
 
-    /// Creates threads up to the limit, and returns all.
+    /// Creates threads up to the limit, and returns all threads.
     pub(crate) fn all_threads(&self) -> Vec<Arc<Running>> {
         self.grow_to(self.most);
         self.threads()
@@ -100,7 +100,7 @@ impl UnboundPool {
         Ok(())
     }
 
-    /// Runs everything that is queued, then ends.
+    /// Runs all queued jobs, then ends the threads.
     pub(crate) fn end(&self) {
         self.queue.close();
         let threads = {

@@ -12,16 +12,16 @@ use super::witness::Proof;
 use crate::{Kind, Task, Trace};
 use std::collections::{BTreeMap, HashMap};
 
-/// The shortest pause of all CPUs, longer than threads' turns.
+/// Minimum length of a pause of all CPUs, longer than threads' turns.
 const PAUSE_NS: u64 = 20_000_000;
 
-/// The shortest silence of one CPU, much longer than threads' turns.
+/// Minimum length of a silence of one CPU, much longer than threads' turns.
 const SILENCE_NS: u64 = 100_000_000;
 
 /// Maximum number of gaps examined per wait; more would add nothing.
 const GAPS: usize = 16;
 
-/// Number of a thread's waits, or runs, that show what is usual for it.
+/// Number of waits, or runs, needed to show what is usual for a thread.
 const USUAL: usize = 20;
 
 /// Factors by which a pause and a silence must exceed the usual waits.
@@ -141,7 +141,7 @@ impl Usual {
     }
 }
 
-/// Whether a thread has many lengths of which few are this long.
+/// Whether a thread has many lengths, few of which are this long.
 fn is_unusual(lengths: &Lengths, pid: i32, length: u64) -> bool {
     let all = lengths.get(&pid).filter(|all| all.len() >= USUAL);
     let long = |all: &Vec<u64>| all.len() - all.partition_point(|of| *of < length);

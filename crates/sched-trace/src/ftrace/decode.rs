@@ -17,7 +17,7 @@ pub(crate) struct Decoder {
     layouts: Vec<Option<Layout>>,
     common_pid: Option<Field>,
     addresses: Addresses,
-    /// Records of known events that could not be read.
+    /// Number of records of known events that could not be read.
     pub broken: u64,
 }
 

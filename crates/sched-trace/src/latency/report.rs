@@ -28,7 +28,7 @@ pub struct Report {
     /// Threads that ran without a wake-up in the trace after they had gone to sleep in it (wake-ups
     /// were not recorded, or were lost); not among `waits`.
     pub unexplained_runs: u64,
-    /// Switches read from one thread to another.
+    /// Number of switches from one thread to another.
     pub switches: u64,
     /// Switches that are provably missing in the trace: a thread left a CPU that another thread had
     /// entered last. Some kernels write no `sched_switch` when a CPU's idle task stops idling,
@@ -36,7 +36,7 @@ pub struct Report {
     pub missing_switches: u64,
     /// Missing switches by thread, each of which hides a wait.
     pub(super) missing: BTreeMap<Concerned, u64>,
-    /// `left_out` by thread, without those that ended with a recording.
+    /// `left_out` by thread, except waits that ended with a recording.
     pub(super) left_out_of: BTreeMap<Concerned, u64>,
     /// `unexplained_runs` by thread.
     pub(super) unexplained: BTreeMap<Concerned, u64>,
@@ -48,8 +48,7 @@ pub struct Report {
     pub format: &'static str,
     /// The CPUs that wrote events, in ascending order.
     pub cpus: Vec<u32>,
-    /// The clock of the time stamps, under the kernel's name for it; empty if the trace does not
-    /// say.
+    /// The clock of the time stamps, by the kernel's name; empty if the trace does not say.
     pub clock: String,
     /// How the kernel schedules, as far as the trace shows.
     pub scheduler: SchedulerSettings,
@@ -80,7 +79,7 @@ impl Report {
 pub struct Wait {
     /// When the thread became runnable.
     pub start_ns: u64,
-    /// When it started running.
+    /// When the thread started to run.
     pub end_ns: u64,
     /// The thread.
     pub pid: i32,
@@ -98,7 +97,8 @@ pub struct Wait {
     pub last_cpu: Option<u32>,
     /// The event that started the wait.
     pub kind: WaitKind,
-    /// The thread that woke it, or that replaced it on the CPU where it was preempted.
+    /// The thread that woke the waiting thread, or that replaced it on the CPU where it was
+    /// preempted.
     pub caused_by: i32,
     /// The CPU on which the wake-up or preemption happened.
     pub caused_on: u32,
@@ -127,17 +127,17 @@ pub enum WaitKind {
 /// One execution of a work item.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WorkRun {
-    /// When it was queued, if within the trace.
+    /// When the item was queued, if the trace shows it.
     pub queued_ns: Option<u64>,
-    /// The thread that queued it, if within the trace.
+    /// The thread that queued the item, if the trace shows it.
     pub queued_by: Option<i32>,
-    /// When its worker started it.
+    /// When the item started.
     pub start_ns: u64,
-    /// When it ended, if the trace shows it.
+    /// When the item ended, if the trace shows it.
     pub end_ns: Option<u64>,
     /// The worker thread.
     pub pid: i32,
-    /// The CPU it started on.
+    /// The CPU on which the item started.
     pub cpu: u32,
     /// The function it executes.
     pub function: Name,

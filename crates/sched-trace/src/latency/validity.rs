@@ -85,7 +85,7 @@ impl Tally {
         parts
     }
 
-    /// Whether these threads miss few enough events in each recording.
+    /// Whether few enough events of these threads are missing in each recording.
     pub fn is_whole(&self, pids: &BTreeSet<i32>) -> bool {
         let mut parts = vec![Missing::default(); self.parts];
         for (at, part) in parts.iter_mut().enumerate() {
@@ -121,7 +121,7 @@ impl Report {
         self.missing(self.concerned(filter))
     }
 
-    /// Accepts the threads that have waits the filter accepts.
+    /// Returns a function that accepts the threads with a wait that the filter accepts.
     fn concerned(&self, filter: &Filter<'_>) -> impl Fn(i32) -> bool + use<> {
         let of = || self.accepted(filter).map(|wait| wait.pid).collect();
         let concerned: Option<BTreeSet<i32>> = (!filter.accepts_all()).then(of);
@@ -146,7 +146,8 @@ impl Report {
     }
 
     /// Whether single rows may be relied on, whatever else is missing: the recorder counted all
-    /// events and they are present, so each row says whether the kernel omitted some of its own.
+    /// events and they are present, so each row says whether the kernel omitted events of its
+    /// threads.
     pub fn has_rows(&self, filter: &Filter<'_>) -> bool {
         self.is_readable(filter) && self.completeness.is_counted
     }

@@ -32,7 +32,8 @@ pub(super) struct Works {
     home: HashMap<Name, Option<Name>>,
     /// Functions that softirqs execute: they are queued on BH queues, or start in the idle task.
     softirqs: HashSet<Name>,
-    /// Workers that have slept as they do between items since they started their last one.
+    /// Workers that have gone to sleep, as they do between items, since they started their last
+    /// item.
     rested: HashSet<i32>,
     /// Whether the trace has the ends of work queue items, and of kthread_worker items.
     ends: bool,

@@ -139,8 +139,9 @@ impl Reader {
         Ok(self.limits.check(&self.trace)?)
     }
 
-    /// Begins a recording if this is one of the packets that occur once in each: its configuration,
-    /// its ID, its system; or if its statistics begin after those of the previous one have ended.
+    /// Begins a recording if this packet is of a kind that occurs once in each recording
+    /// (configuration, ID, system), or if it begins statistics after those of the previous
+    /// recording have ended.
     fn begin_recording(&mut self, packet: &[u8]) -> Result<(), Stop> {
         let tags = [
             packet::TRACE_CONFIG,

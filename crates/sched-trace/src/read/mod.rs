@@ -117,7 +117,7 @@ fn is_text(head: &[u8]) -> bool {
     head.iter().all(printable) && (ascii || known)
 }
 
-/// The beginning of an unknown file, and how to convert it if that is known.
+/// Describes the beginning of an unknown file, and how to convert the file if that is known.
 fn describe(head: &[u8], path: &Path) -> String {
     let path = path.display();
     match head {

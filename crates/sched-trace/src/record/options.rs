@@ -1,17 +1,17 @@
 //! Options of a recording: events, clock, buffers.
 
-/// How to record.
+/// Options of a recording.
 #[derive(Clone, Debug)]
 pub struct RecordOptions {
-    /// Ring buffer per CPU, in KiB. A busy CPU writes about 3 MiB per second.
+    /// Size of each CPU's ring buffer in KiB. A busy CPU writes about 3 MiB per second.
     pub buffer_kib_per_cpu: usize,
     /// When the buffers are emptied.
     pub drain: Drain,
     /// Whether to record `fuse_request_send` and `fuse_request_end`, if the kernel has them (Linux
     /// 6.10): when programs sent requests to FUSE mounts, and which threads answered them.
     pub requests: bool,
-    /// Whether to record `block_rq_complete` and `block_bio_complete`: which block device reads
-    /// have completed.
+    /// Whether to record `block_rq_complete` and `block_bio_complete`: when reads and writes of
+    /// block devices completed.
     pub blocks: bool,
     /// Whether to record `irq_handler_entry`, `softirq_entry` and their ends: what ran within the
     /// slices of threads.

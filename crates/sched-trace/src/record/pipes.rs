@@ -49,7 +49,7 @@ pub(super) struct Pipes {
     files: Vec<File>,
     pages: Vec<Pages>,
     page: usize,
-    /// The most pages that one CPU's buffer holds, which limits one round of reading.
+    /// Maximum number of pages in one CPU's buffer, which limits one round of reading.
     round: usize,
     kept: usize,
 }

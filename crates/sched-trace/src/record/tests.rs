@@ -118,7 +118,7 @@ fn pieces_taken_while_recording_add_up() {
     sleeper("st-unseen");
     recorder.resume().unwrap();
     let second = recorder.stop().unwrap();
-    // Every sleep is ended by a waking. On a busy machine a timer may fire before its thread is
+    // Every sleep ends with a wake-up. On a busy machine a timer may fire before its thread is
     // really asleep; in that case there is nothing to wait for.
     assert!(counts(&first, "st-first").0 >= SLEEPS);
     assert!(counts(&second, "st-second").0 >= SLEEPS);

@@ -104,12 +104,12 @@ fn write<'a>(words: &Words, lines: impl Iterator<Item = &'a Line>, events: usize
     text
 }
 
-/// Complete recordings, and what is removed from each.
+/// Complete recordings, and copies of each with something removed.
 pub fn cases(words: &Words) -> Vec<Case> {
     let all = lines();
     let (first, last) = (all[0].us, all[all.len() - 1].us);
     let mut cases = Vec::new();
-    // The whole, and its parts of two thirds.
+    // The whole recording, and its first and last two thirds.
     for (from, until) in [(0, 6), (0, 4), (2, 6)] {
         let at = |sixth: u64| first + (last - first) * sixth / 6;
         let part: Vec<&Line> = all
@@ -192,8 +192,8 @@ fn of_part(words: &Words, part: &[&Line]) -> Vec<Case> {
     cases
 }
 
-/// What is removed from parts whose events no header counts: the beginning and the end of a CPU,
-/// single wake-ups, the clock.
+/// Cases from a part whose events no header counts: the beginning or the end of a CPU or a single
+/// wake-up is missing, or the clock jumps.
 fn of_uncounted(words: &Words, part: &[&Line], case: &dyn Fn(String, String) -> Case) -> Vec<Case> {
     let (first, last) = (part[0].us, part[part.len() - 1].us);
     let text = |keep: &dyn Fn(usize, &Line) -> bool| {
@@ -237,7 +237,7 @@ fn of_uncounted(words: &Words, part: &[&Line], case: &dyn Fn(String, String) -> 
 }
 
 impl Line {
-    /// The line, shifted later unless it is before a time.
+    /// The line, moved later by `by_us` unless its time is before `begins`.
     fn moved(&self, begins: u64, by_us: u64) -> Self {
         let time = |us: u64| format!("{}.{:06}: ", us / 1_000_000, us % 1_000_000);
         let us = self.us + if self.us < begins { 0 } else { by_us };

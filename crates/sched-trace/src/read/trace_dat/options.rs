@@ -47,7 +47,8 @@ pub(super) struct Options {
     pub overwritten: u64,
     pub wrapped: BTreeSet<u32>,
     pub dropped: u64,
-    /// Events of each CPU that the kernel had when the recording ended.
+    /// Number of events of each CPU that were in the kernel's buffer, or had been read from it,
+    /// when the recording ended.
     pub kept: BTreeMap<u32, u64>,
     /// Multiplier and shift from TSC ticks to nanoseconds.
     pub tsc: Option<(u32, u32)>,
