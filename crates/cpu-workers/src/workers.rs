@@ -111,16 +111,16 @@ impl Workers {
         Ok(Arc::new(workers))
     }
 
-    /// Queues a job at the worker of `cpu`, or at the unbound pool (for `None`, or an empty slot).
-    /// Never waits for a job and never loses one: after shutdown, or if no thread can be created
-    /// for it, the job runs on the caller's thread.
+    /// Queues a job for the worker of `cpu`, or for the unbound pool (if `cpu` is `None`, or its
+    /// slot is empty). Never waits for a job and never loses one: after shutdown, or if no thread
+    /// can be created for it, the job runs on the caller's thread.
     pub fn queue(&self, cpu: Option<usize>, job: Job) {
         let queued = Queued {
             job,
             queued_ns: now_ns(),
         };
         let rejected = match cpu {
-            // Chosen and queued while the worker stays published.
+            // The worker stays published while it is chosen and the job is queued.
             Some(cpu) => self.topology.read(cpu, |worker| match worker {
                 Some(running) => running.worker.push(queued).err(),
                 None => Some(queued),
@@ -334,7 +334,7 @@ impl Workers {
     }
 
     /// Finishes all queued jobs, then ends all threads and returns. If called on a worker, it ends
-    /// all others; that worker ends when its current job is over.
+    /// all others; that worker ends later, and is not waited for.
     pub fn shutdown(&self) {
         let first = !self.ending.swap(true, Ordering::AcqRel);
         if !first && current().is_some() {
@@ -349,13 +349,13 @@ impl Workers {
     }
 }
 
-/// A thread that has the priority of the workers; see [`Workers::follow`]. The guard is also
-/// dropped if the thread panics, because the system may reuse the thread's ID.
+/// The guard of a thread that has the priority of the workers; see [`Workers::follow`]. It is also
+/// dropped if the thread panics, since the system may reuse the thread's ID.
 #[must_use = "dropping this stops the thread from following the workers' priority"]
 #[derive(Debug)]
 pub struct Following {
     workers: Weak<Workers>,
-    /// Makes the guard `!Send`: it belongs to the thread that created it.
+    /// Makes the guard `!Send`: it must be dropped by the thread that created it.
     _here: PhantomData<*const ()>,
 }
 
@@ -384,8 +384,8 @@ impl fmt::Debug for Workers {
     }
 }
 
-/// The priorities of pinned and of unbound threads. Behind pinned real-time workers, the unbound
-/// pool is first among ordinary threads, as the kernel's is (WQ_HIGHPRI).
+/// The priorities of pinned and of unbound threads. If the pinned workers are real-time, the
+/// unbound pool is first among ordinary threads, as the kernel's is (WQ_HIGHPRI).
 fn wanted(mode: Mode, priority: Priority) -> (Wanted, Wanted) {
     match (mode, priority) {
         (_, Priority::Normal) => (Wanted::Untouched, Wanted::Untouched),

@@ -16,7 +16,7 @@
 //! | 80 | 8 | checksum of entries, page checksums and the trailer before it |
 //!
 //! An entry is a key (16 bytes), which is a hash of the stored bytes, and the number of decoded
-//! bytes (8 bytes). Numbers are little-endian, checksums are XXH3 (64 bits). With the index at its
+//! bytes (8 bytes). Numbers are little-endian; checksums are XXH3 (64 bits). With the index at its
 //! end, the file can be written sequentially. The checksums reveal anything missing or damaged.
 
 use std::collections::HashMap;
@@ -66,7 +66,7 @@ pub struct Decoded {
     file: File,
     /// Length of the file in bytes.
     pub length: u64,
-    /// The seed with which hashes of stored bytes begin.
+    /// The seed of the hashes of stored bytes.
     pub seed: u64,
     /// The image that the file was written for.
     pub image: ImageIdentity,
@@ -142,7 +142,8 @@ impl Decoded {
         read
     }
 
-    /// Bytes that were [read](Self::read), and bytes that were missing or damaged.
+    /// Number of bytes that were [read](Self::read), and number of bytes that were missing or
+    /// damaged.
     pub fn bytes(&self) -> (u64, u64) {
         let load = |bytes: &AtomicU64| bytes.load(Ordering::Relaxed);
         (load(&self.read_bytes), load(&self.missed_bytes))

@@ -70,7 +70,7 @@ pub enum Step<'p> {
 pub struct RecordedFile {
     /// The file's directory and name.
     pub name: Name,
-    /// Size in bytes: a file of another size is another file.
+    /// Size in bytes: a file of a different size is a different file.
     pub size: u64,
 }
 
@@ -98,7 +98,7 @@ impl Window {
         u64::from(self.pages.count_ones()) * PAGE
     }
 
-    /// The pages that were read as stretches of the file, in order: offset and length in bytes.
+    /// The pages that were read, as stretches of the file in order: offset and length in bytes.
     pub fn stretches(&self) -> impl Iterator<Item = (u64, u64)> + use<> {
         let offset = self.offset();
         let bytes = |pages: u32| u64::from(pages) * PAGE;

@@ -5,7 +5,7 @@
 //! | line | what the launch does |
 //! | --- | --- |
 //! | `list MS PATH` | lists a directory |
-//! | `name MS PATH` | looks up a name, which may not exist or may be a symbolic link's |
+//! | `name MS PATH` | looks up a name, which may not exist, or may be that of a symbolic link |
 //! | `file SIZE PATH` | the file of the `read` lines below, and its size in bytes |
 //! | `read MS PAGES` | reads pages of 4096 bytes of that file: `0-31,40` |
 //!
@@ -237,7 +237,7 @@ impl Builder {
         Ok(())
     }
 
-    /// The index of a file that the launch reads.
+    /// Returns the index of a file that the launch reads, which is added if it is new.
     pub fn file(&mut self, size: u64, path: &[u8]) -> Result<u32, &'static str> {
         let name = self.name(path)?;
         let (file, next) = (RecordedFile { name, size }, self.profile.files.len());
@@ -252,8 +252,8 @@ impl Builder {
         Ok(next as u32)
     }
 
-    /// Adds a read of pages of the file with this index. A time before that of the previous read is
-    /// replaced by it.
+    /// Adds a read of pages of the file with this index. If `at_ms` is earlier than the previous
+    /// read, the time of that read is recorded instead.
     pub fn read(
         &mut self,
         at_ms: u32,
@@ -279,7 +279,7 @@ impl Builder {
         self.profile
     }
 
-    /// A name in a directory.
+    /// Splits a path into its directory, which is added if it is new, and its name.
     fn name(&mut self, path: &[u8]) -> Result<Name, &'static str> {
         let at = path.iter().rposition(|byte| *byte == b'/');
         let (parent, name) = match at {

@@ -20,7 +20,7 @@ figures::figures! {
         pub misses: u64 => counter "pool_misses_total",
         /// Pages that were ready when requested.
         pub hit_pages: u64,
-        /// Pages supplied by the system: first touches of the arena, and pages mapped beside it.
+        /// Pages supplied by the system: first touches of the arena, and pages mapped outside it.
         pub missed_pages: u64,
         /// Requests that failed because the system is out of memory or address space.
         pub failed: u64,

@@ -71,7 +71,7 @@ pub enum Fault {
     NoEvents {
         /// Format of the file.
         format: &'static str,
-        /// How to record a trace of this format that has them.
+        /// How to record a trace of this format with scheduler events.
         record: &'static str,
     },
     /// A trace that exceeds a bound of the reader.

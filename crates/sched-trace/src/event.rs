@@ -3,7 +3,7 @@
 use crate::{Comm, Name};
 use std::fmt;
 
-/// A pid that is missing in the trace (the first compact Perfetto switch of a CPU).
+/// A pid that is missing from the trace (the first compact Perfetto switch of a CPU).
 pub const UNKNOWN_PID: i32 = -1;
 
 /// One event of a trace.
@@ -199,12 +199,12 @@ impl TaskState {
         }
     }
 
-    /// The thread is runnable: it waits for a CPU.
+    /// Whether the thread is runnable, and so waits for a CPU.
     pub fn is_runnable(self) -> bool {
         self.0 & 0xff == 0
     }
 
-    /// The thread will never run again.
+    /// Whether the thread will never run again.
     pub fn is_dead(self) -> bool {
         self.0 & 0x30 != 0
     }

@@ -27,8 +27,7 @@ pub enum Notice {
         /// How to record a trace of this format with their names.
         remedy: &'static str,
     },
-    /// A ring buffer overwrote its oldest events, and no others are missing: the trace begins
-    /// later.
+    /// A ring buffer overwrote only its oldest events: the trace begins later.
     Wrapped {
         /// Number of overwritten events, if the trace says.
         overwritten: u64,

@@ -24,7 +24,7 @@ pub struct Timeline {
 pub struct Run {
     /// Beginning.
     pub start_ns: u64,
-    /// End; `u64::MAX` for a run that had not ended with the trace.
+    /// End; `u64::MAX` for a run that had not ended when the trace ended.
     pub end_ns: u64,
     /// The thread; 0 is the idle task.
     pub pid: i32,
@@ -162,7 +162,8 @@ impl Timeline {
             let items = self.items.entry(work.pid).or_default();
             let end_ns = work.end_ns.unwrap_or(u64::MAX);
             let before = items.last().copied();
-            // If its end is missing in the trace, an item ends when its worker starts the next one.
+            // If its end is missing from the trace, an item ends when its worker starts the next
+            // one.
             if let Some(last) = items.last_mut() {
                 last.1 = last.1.min(work.start_ns);
             }

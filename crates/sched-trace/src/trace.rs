@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Trace {
     /// Sorted by time; events with equal times keep the order in which they were written.
     pub events: Vec<Event>,
-    /// Events that the kernel or the recording tool lost. Any value but 0 makes every figure
+    /// Events that the kernel or the recording tool lost. Any value other than 0 makes every figure
     /// doubtful.
     pub lost_events: u64,
     /// The strings that events refer to.
@@ -113,9 +113,9 @@ impl Trace {
     }
 
     /// Drops what precedes some CPU's first event or follows some CPU's last one, since lines may
-    /// have been cut off. A CPU that was idle at an edge may simply have been idle for long, so it
-    /// costs at most a quarter of the time. If more than half of the events would be dropped, none
-    /// are: one thread may have had a CPU to itself.
+    /// have been cut off. A CPU that was idle at an edge may simply have been idle for long, so at
+    /// most a quarter of the time is dropped because of it. If more than half of the events would
+    /// be dropped, none are: one thread may have had a CPU to itself.
     pub(crate) fn trim(&mut self) {
         /// The CPUs of one recording begin and end within less than this.
         const EDGE_NS: u64 = 10_000_000;

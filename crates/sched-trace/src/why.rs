@@ -113,8 +113,8 @@ pub enum Action {
         behind_prio: Option<i32>,
         /// That thread's policy, if `record` noted it.
         behind_policy: Option<Policy>,
-        /// Work queue and function of the item that that thread executed longest in the meantime,
-        /// since a kworker's name does not identify its work.
+        /// Work queue and function of the item on which that thread spent most of this time, since
+        /// a kworker's name does not identify its work.
         behind_work: Option<String>,
     },
     /// An interrupt on this CPU woke the next thread.
@@ -140,7 +140,7 @@ pub struct Chains {
 pub struct Doing {
     /// Name of the slice, work queue and function, or interrupt.
     pub name: String,
-    /// Time that it took within the run, in microseconds.
+    /// Time within the run that was spent on this, in microseconds.
     pub us: f64,
     /// For a work item: the thread that queued it.
     pub queued_by: Option<i32>,

@@ -40,7 +40,7 @@ pub enum Event {
 /// An entry that holds a request.
 #[derive(Debug)]
 pub struct Message<'r> {
-    /// Its number, for [`FuseRing::commit`].
+    /// The entry's number, for [`FuseRing::commit`].
     pub number: usize,
     /// The queue that the request came from.
     pub queue: u16,

@@ -44,8 +44,8 @@ impl Lent {
         let Some(_inside) = Inside::enter(&self.0) else {
             return false;
         };
-        // SAFETY: `Inside` was entered while the loan was open, so `lend` has not returned and
-        // cannot before `Inside` is dropped: the closure behind the pointer is alive.
+        // SAFETY: `Inside` was entered while the loan was open, so `lend` has not returned, and
+        // cannot return before `Inside` is dropped: the closure behind the pointer is alive.
         let work = unsafe { &*self.0.work.0 };
         work();
         true

@@ -28,7 +28,7 @@ const SETUP: IoringSetupFlags = IoringSetupFlags::R_DISABLED
     .union(IoringSetupFlags::NO_MMAP)
     .union(IoringSetupFlags::NO_SQARRAY);
 
-/// Room for the heads, tails and counters in front of the completions, which take less.
+/// Room for the heads, tails and counters in front of the completions, which need less than this.
 const CONTROL_BYTES: usize = 1024;
 
 /// The index of a file that was registered with a ring.

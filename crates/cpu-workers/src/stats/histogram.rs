@@ -16,8 +16,8 @@ const SUB: usize = 1 << SUB_BITS;
 const TOP_BIT: u32 = 40;
 const BUCKETS: usize = (TOP_BIT - SUB_BITS + 2) as usize * SUB;
 
-/// All fields are atomic. Only one thread writes them, so no instruction is locked; any thread
-/// reads them. A reader may see a value in one field but not yet in another.
+/// All fields are atomic. Only one thread writes them, so no locked instruction is needed; any
+/// thread may read them. A reader may see a value in one field but not yet in another.
 #[derive(Debug)]
 pub(crate) struct Histogram {
     counts: [AtomicU64; BUCKETS],

@@ -5,7 +5,7 @@ use std::fmt;
 use figures::{Shape, Shaped};
 use serde::{Serialize, Serializer};
 
-/// The scheduling policy that a thread really has.
+/// The scheduling policy that a thread actually has.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Policy {
     /// `SCHED_FIFO` with this priority.

@@ -22,8 +22,8 @@ pub trait Cpus: Send + Sync + Debug {
     fn unpin(&self, tid: i32) -> io::Result<()>;
     /// Whether the thread is pinned to that CPU and no other.
     fn is_pinned(&self, tid: i32, cpu: usize) -> io::Result<bool>;
-    /// Becomes readable when the answer of `usable` may have changed; `None` if the kernel's events
-    /// cannot be received.
+    /// A descriptor that becomes readable when the result of `usable` may have changed; `None` if
+    /// the kernel's events cannot be received.
     fn events(&self) -> Option<BorrowedFd<'_>>;
     /// Drops the events received so far.
     fn clear_events(&self);
@@ -37,7 +37,7 @@ pub trait Cpus: Send + Sync + Debug {
 #[derive(Debug)]
 pub struct SystemCpus {
     events: io::Result<CpuEvents>,
-    /// The affinity of the thread that created this.
+    /// The affinity of the thread that called [`new`](Self::new).
     allowed: CpuSet,
 }
 

@@ -61,10 +61,10 @@ fn instruction(code: u16, jf: u8, k: u32) -> Instruction {
 /// Accepts only messages that begin with `ACTION@/devices/system/cpu/`, because mounts and loop
 /// devices send events too.
 fn cpu_filter() -> Vec<Instruction> {
-    // Load one byte at an offset, or four bytes, the most significant first.
+    // Instructions that load one byte at an offset, or four bytes with the most significant first.
     let load_byte = |at| instruction(0x30, 0, at);
     let load_word = |at| instruction(0x20, 0, at);
-    // Skips `instructions` instructions unless the loaded value equals `value`.
+    // An instruction that skips `instructions` others unless the loaded value equals `value`.
     let skip_unless = |value, instructions| instruction(0x15, instructions, value);
     let end = |received| instruction(0x06, 0, received);
     let mut program = Vec::new();

@@ -27,8 +27,9 @@ pub(crate) struct Spawner {
 }
 
 impl Spawner {
-    /// Returns once the thread is named, pinned, has its priority and is about to read its queue,
-    /// or once it has ended because one of these steps failed. A refused priority is not a failure.
+    /// Returns once the thread is named and pinned, has its priority, and is about to read its
+    /// queue, or once it has ended because one of these steps failed. A refused priority is not a
+    /// failure.
     pub(crate) fn spawn(&self, worker: Worker, wanted: Wanted) -> io::Result<Running> {
         faults::check(match worker.cpu {
             Some(cpu) => FailPoint::WorkerThread(cpu),

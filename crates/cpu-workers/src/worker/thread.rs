@@ -192,8 +192,8 @@ impl Worker {
         CURRENT.set(None);
     }
 
-    /// Sleeps, registered as idle, until anything but requests at the source may need attention:
-    /// requests are served without a lock.
+    /// Sleeps, registered as idle, until something other than requests at the source may need
+    /// attention; requests are served without taking a lock.
     fn sleep(&self, source: &mut Option<AttachedSource>) {
         while source.is_some() {
             self.pass(source, AttachedSource::wait);

@@ -1,8 +1,8 @@
 //! The unbound pool: threads that are not pinned and share one queue. It always exists and takes
 //! the jobs of empty slots.
 //!
-//! Behind pinned workers the pool is rarely used, so it starts without a thread; a job that finds
-//! no idle thread adds one, up to the limit.
+//! As a fallback for pinned workers the pool is rarely used, so it starts without a thread; a job
+//! that finds no idle thread adds one, up to the limit.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

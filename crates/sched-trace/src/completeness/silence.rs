@@ -27,14 +27,14 @@ const USUAL: usize = 20;
 /// Factors by which a pause and a silence must exceed the usual waits.
 const MUCH: [u64; 2] = [2, 4];
 
-/// Priorities below it are real-time.
+/// Priorities below this are real-time.
 const REALTIME: i32 = 100;
 
 /// A wait for a CPU.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waited {
     pub task: Task,
-    /// The CPU it was queued on.
+    /// The CPU on which the thread was queued.
     pub cpu: u32,
     pub start_ns: u64,
     pub end_ns: u64,
@@ -111,7 +111,7 @@ impl Gap {
     }
 }
 
-/// Lengths by thread, in ascending order.
+/// Lengths of waits or of runs, by thread, in ascending order.
 type Lengths = HashMap<i32, Vec<u64>>;
 
 /// How long threads usually wait, and how long real-time threads usually run.

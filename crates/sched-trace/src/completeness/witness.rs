@@ -282,8 +282,8 @@ impl Witness {
     }
 
     /// Handles a thread that follows itself, which means that the format does not name the previous
-    /// one (compact Perfetto): one of the threads queued here ran, and its switch is missing in the
-    /// trace.
+    /// one (compact Perfetto): one of the threads queued here ran, and its switch is missing from
+    /// the trace.
     fn unseen_on(&mut self, cpu: u32) {
         for thread in self
             .threads

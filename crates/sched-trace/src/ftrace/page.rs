@@ -82,7 +82,7 @@ pub(crate) fn records(
                 let record = data.get(start..start.saturating_add(length));
                 each(time, record.ok_or("a record longer than its page")?);
                 summary.records += 1;
-                // Lengths are in bytes, entries are aligned to words.
+                // Lengths are in bytes; entries are aligned to words.
                 at = start + length.next_multiple_of(4);
             }
         }

@@ -25,15 +25,15 @@ pub enum GroupBy {
 /// The waits of one row. Times are microseconds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
-    /// The (latest) name; for a process, that of its first thread.
+    /// The latest name of the thread; for a process, the name of its first thread.
     pub comm: Comm,
     /// The thread or process; for several threads of one name, their lowest pid.
     pub pid: i32,
     /// Number of threads that waited.
     pub threads: usize,
-    /// The work queue, if grouped by it and known.
+    /// The work queue, if rows are work queues and its name is known.
     pub workqueue: Option<Name>,
-    /// The function, if grouped by it.
+    /// The work function, if rows are work queues.
     pub function: Option<Name>,
     /// Waits after wake-ups; for a work queue, those of its workers for these items.
     pub wakeup: Summary,

@@ -200,7 +200,7 @@ impl Machine {
     }
 
     /// Handles a thread that follows itself, which means that the format does not name the previous
-    /// one: one of the threads queued here ran, and its switch is missing in the trace.
+    /// one: one of the threads queued here ran, and its switch is missing from the trace.
     fn unseen_between(&mut self, pid: i32, cpu: u32) {
         self.missing_switches += 1;
         *self.missing.entry((self.part, pid)).or_default() += 1;

@@ -14,7 +14,7 @@ pub struct Report {
     pub waits: Vec<Wait>,
     /// Executed work items, ordered by their start.
     pub works: Vec<WorkRun>,
-    /// Events that the trace lost. Any value but 0 makes the figures invalid.
+    /// Events that the trace lost. Any value other than 0 makes the figures invalid.
     pub lost_events: u64,
     /// Waits that had not ended when the trace ended, longest first; not among `waits`. Here each
     /// ends with the trace, although it lasted longer.
@@ -30,8 +30,8 @@ pub struct Report {
     pub unexplained_runs: u64,
     /// Number of switches from one thread to another.
     pub switches: u64,
-    /// Switches that are provably missing in the trace: a thread left a CPU that another thread had
-    /// entered last. Some kernels write no `sched_switch` when a CPU's idle task stops idling,
+    /// Switches that are provably missing from the trace: a thread left a CPU that another thread
+    /// had entered last. Some kernels write no `sched_switch` when a CPU's idle task stops idling,
     /// after that CPU was taken offline and back.
     pub missing_switches: u64,
     /// Missing switches by thread, each of which hides a wait.

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// More than one missing event per this many waits makes the figures of a thread invalid.
 const TOLERATED: u64 = 100;
 
-/// The same limit for a table of which only some rows are valid. It applies if the recorder counted
+/// The same limit for a table in which only some rows are valid. It applies if the recorder counted
 /// all events: then the kernel did not write the missing ones, and each row says whether it is
 /// affected.
 const TOLERATED_IN_TABLE: u64 = 20;
@@ -28,7 +28,7 @@ pub struct Missing {
 }
 
 impl Missing {
-    /// Whether too many are missing for the figures of these threads to be valid.
+    /// Whether too many events are missing for the figures of these threads to be valid.
     pub fn spoils(self) -> bool {
         self.exceeds(TOLERATED)
     }
@@ -85,7 +85,7 @@ impl Tally {
         parts
     }
 
-    /// Whether few enough events of these threads are missing in each recording.
+    /// Whether few enough events of these threads are missing from each recording.
     pub fn is_whole(&self, pids: &BTreeSet<i32>) -> bool {
         let mut parts = vec![Missing::default(); self.parts];
         for (at, part) in parts.iter_mut().enumerate() {

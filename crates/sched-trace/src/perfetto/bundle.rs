@@ -31,7 +31,7 @@ pub(super) struct Bundles {
 /// The bundles of one CPU. Each bundle has the time of the last event before it.
 #[derive(Debug, Default)]
 pub(super) struct Chain {
-    /// Events of all kinds.
+    /// Number of events of all kinds.
     pub events: u64,
     /// The last event of the previous bundle.
     last_ns: u64,

@@ -124,7 +124,7 @@ fn recorded_cpus(events: &[AttributeDescription]) -> usize {
         .map_or(0, |event| event.event_ids.len())
 }
 
-/// Notes the online CPUs that are missing in the file because of `perf record -C`.
+/// Notes the online CPUs that are missing from the file because of `perf record -C`.
 fn not_recorded(trace: &mut Trace) {
     let seen: BTreeSet<u32> = trace.events.iter().map(|event| event.cpu).collect();
     for cpu in trace.claims.cpus.difference(&seen) {
@@ -298,7 +298,7 @@ fn check_sections(file: &mut (impl Read + Seek)) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Walks the EVENT_DESC section, since the library allocates by the counts in it.
+/// Walks the EVENT_DESC section, since the library allocates memory according to its counts.
 fn check_event_desc<R: Read>(reader: &mut ByteReader<R>, length: u64) -> Result<(), Fault> {
     let events = u64::from(reader.u32("the number of events")?);
     let attr = u64::from(reader.u32("the size of an event's attributes")?);

@@ -173,7 +173,8 @@ impl Drop for Instance {
     }
 }
 
-/// Removes instances of dead processes, which would record forever. One in use is busy and stays.
+/// Removes instances of dead processes, which would record forever. An instance in use is busy, so
+/// it stays.
 fn remove_orphans(instances: &Path) {
     for entry in fs::read_dir(instances).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -208,7 +209,7 @@ mod tests {
     #[test]
     fn recorders_of_another_pid_namespace_are_left_alone_and_dead_ones_removed() {
         let instances = std::env::temp_dir().join(format!("erofast-test-{}", std::process::id()));
-        // Beyond the largest pid of Linux, so no process here has it.
+        // Beyond the largest pid of Linux, so no process here has such a pid.
         let [elsewhere, dead] = ["4194305", "4194306.1"].map(|pid| {
             let dir = instances.join(format!("{PREFIX}{pid}"));
             fs::create_dir_all(&dir).unwrap();

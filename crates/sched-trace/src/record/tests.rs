@@ -249,7 +249,7 @@ fn the_binary_pages_and_the_text_of_one_buffer_have_the_same_events() {
         let (pages, lines) = (scheduling(&binary, cpu), scheduling(&text, cpu));
         assert_eq!(pages.len(), lines.len(), "CPU {cpu}");
         for ((time, pid, kind), (near, same_pid, same)) in pages.iter().zip(&lines) {
-            // The text is in microseconds.
+            // Times in the text are in microseconds.
             assert!(time.abs_diff(*near) < 1000, "{time} {near}");
             assert_eq!((pid, kind), (same_pid, same));
         }

@@ -54,7 +54,7 @@ impl Head {
         self.cpus.end = self.cpus.end.max(cpus);
     }
 
-    /// Counts the line of an event of any kind.
+    /// Counts a line with an event of any kind.
     pub fn entry(&mut self) {
         self.entries += 1;
     }

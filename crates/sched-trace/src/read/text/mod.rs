@@ -67,7 +67,7 @@ pub(super) fn read(mut file: impl BufRead, limits: Limits) -> Result<Trace, Faul
 struct Lines {
     trace: Trace,
     events: u64,
-    /// Events that cannot be read, and how many of them have a plain number as time.
+    /// Events that cannot be read, and how many of them have a plain number as their time.
     garbled: u64,
     untimed: u64,
     head: Head,

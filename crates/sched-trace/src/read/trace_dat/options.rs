@@ -43,7 +43,8 @@ pub(super) struct Options {
     pub clock: String,
     pub kernel: String,
     pub kernel_version: String,
-    /// Events that were overwritten, and the CPUs concerned; and events that were lost otherwise.
+    /// Number of events that were overwritten, the CPUs concerned, and number of events lost in
+    /// other ways.
     pub overwritten: u64,
     pub wrapped: BTreeSet<u32>,
     pub dropped: u64,

@@ -18,7 +18,7 @@ struct Pages {
     decoder: Decoder,
     layout: PageLayout,
     tsc: Option<(u32, u32)>,
-    /// Whether the next page is the first one of its CPU: events missing before that were
+    /// Whether the next page is the first one of its CPU: events missing before it were
     /// overwritten.
     first: bool,
     wrapped: BTreeSet<u32>,
@@ -146,7 +146,7 @@ impl Pages {
         let kallsyms = &mut &contents.description.kallsyms[..];
         self.decoder
             .finish(&mut trace, kallsyms, symbols::RECORD_AGAIN);
-        // The file does not say whether it was disabled at boot.
+        // The file does not say whether proxy execution was disabled at boot.
         let settings = SchedulerSettings {
             proxy_execution: is_built_with_proxy(&contents.description.kallsyms).then_some(true),
             ..SchedulerSettings::default()
