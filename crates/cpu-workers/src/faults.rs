@@ -1,4 +1,4 @@
-//! Fail points of start-up, with which tests make each step fail. A test sets them for its own
+//! Fail points in the start-up, so that tests can make each step fail. A test sets them for its own
 //! thread, and threads that this thread creates inherit them.
 
 #[cfg(test)]

@@ -192,7 +192,7 @@ fn loom_a_request_of_the_source_while_a_job_is_queued_hides_no_job() {
     });
 }
 
-/// Stays registered as idle while requests at the source end its sleep.
+/// A worker that stays registered as idle when requests at its source end its sleep.
 fn serving_a_source(queue: &Queue, bell: &Arc<Bell>) -> usize {
     let me = Parker::new();
     let mut sum = 0;

@@ -54,8 +54,8 @@ pub struct Workers {
     /// with their IDs. Taken outside the topology's locks.
     followers: PiMutex<Vec<(i32, Arc<ThreadPriority>)>>,
     /// Guarded by its own lock, which is held from the decision on a priority until all threads
-    /// have it, so that the later decision prevails. Serving threads take it, so it inherits
-    /// priorities.
+    /// have it, so that the later decision prevails. Serving threads take this lock, so it has
+    /// priority inheritance.
     flip: PiMutex<()>,
     /// Atomic. Whether shutdown has begun.
     ending: AtomicBool,

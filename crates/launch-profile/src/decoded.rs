@@ -56,7 +56,7 @@ const LONGEST: u64 = 1 << 30;
 struct Entry {
     at: u64,
     length: u64,
-    /// Index of its first checksum.
+    /// Index of the first of its page checksums.
     page: usize,
 }
 

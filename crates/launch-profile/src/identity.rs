@@ -6,7 +6,7 @@ use twox_hash::XxHash3_64;
 
 use crate::numbers::{u32_at, u64_at};
 
-/// Properties that distinguish one image from another without reading either of them completely.
+/// Properties by which images can be told apart without reading them completely.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ImageIdentity {
     /// The superblock's UUID.

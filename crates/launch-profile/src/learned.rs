@@ -12,10 +12,10 @@
 //! read 0 0-31
 //! ```
 //!
-//! The first line has the [`VERSION`], `image` the UUID, build time (seconds, nanoseconds), blocks,
-//! inodes and content of the image; without that line the file fits any image. `idle` is the
-//! smallest number of idle mounts among the programs. Each `program`, most recently launched first,
-//! is followed by its launches, its idle mounts, the limits that it was trimmed to (`until`
+//! The first line has the [`VERSION`]. `image` gives the UUID, build time (seconds, nanoseconds),
+//! blocks, inodes and content of the image; without that line the file fits any image. `idle` is
+//! the smallest number of idle mounts among the programs. Each `program`, most recently launched
+//! first, is followed by its launches, its idle mounts, the limits that it was trimmed to (`until`
 //! milliseconds, `bytes`), and [its steps](crate::text). A number that is 0 may be omitted. Unknown
 //! lines are skipped.
 //!

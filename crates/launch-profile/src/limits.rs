@@ -9,7 +9,7 @@ pub const TRAVELLING_BYTES: usize = 1 << 20;
 /// Maximum number of programs of one image.
 pub const PROGRAMS: usize = 1024;
 
-/// Maximum number of windows of all programs of one image: a short line may name many.
+/// Maximum number of windows of all programs of one image: a short line may name many windows.
 pub const ALL_WINDOWS: usize = 4 * WINDOWS;
 
 /// Maximum size in bytes of one program's profile.

@@ -6,8 +6,8 @@ use crate::profile::{Directory, LookedUp, Name, Profile, RecordedFile, Window};
 use crate::trim::Trim;
 
 impl Profile {
-    /// Appends whatever `other`, a profile of the same image, has in addition, within the
-    /// [limits](crate::limits).
+    /// Appends everything that is missing here and present in `other`, a profile of the same image,
+    /// within the [limits](crate::limits).
     pub fn merge(&mut self, other: &Self) {
         let places = self.add_directories(&other.directories);
         let moved = |name: &Name| Name {

@@ -34,7 +34,7 @@ pub struct Interrupted {
     pub ran_us: f64,
 }
 
-/// Time within the slices of some threads that was not their own.
+/// Time within the slices of some threads that interruptions took.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Lost {
     /// Whether the trace has events of interruptions; without them, nothing is known.

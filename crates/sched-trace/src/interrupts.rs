@@ -1,4 +1,4 @@
-//! Interrupts and softirqs: time within the slices of threads that was not their own.
+//! Interrupts and softirqs, which take time within the slices of threads.
 //!
 //! The scheduler charges this time to the thread that runs, and waits behind that thread include
 //! it. Timer and inter-processor interrupts on x86 have no handler in the kernel's sense, so they
@@ -62,8 +62,8 @@ pub struct Interrupts {
     pub recorded: bool,
 }
 
-/// The interruptions that run on a CPU in place of the thread, innermost last: since when, which,
-/// and whether it has run before.
+/// The interruptions that run on a CPU in place of the thread, innermost last: the time since which
+/// each runs, its source, and whether an earlier part of it has run.
 type Stack = Vec<(u64, Interrupt, bool)>;
 
 impl Interrupts {

@@ -24,7 +24,7 @@ pub enum Notice {
         unnamed: usize,
         /// Number of all functions.
         of: usize,
-        /// How to record a trace of this format with their names.
+        /// How to record a trace of this format with the names of functions.
         remedy: &'static str,
     },
     /// A ring buffer overwrote only its oldest events: the trace begins later.

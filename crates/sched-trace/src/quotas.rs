@@ -76,7 +76,7 @@ mod tests {
             end_ns: 95_000,
             pid: Some(pid),
         };
-        // The last one did not wait.
+        // The thread of the last slice did not wait.
         trace.slices.extend([slice(1), slice(7)]);
         let report = analyse(&trace);
         let found = quotas(&trace, &report, &Filter::default());

@@ -107,7 +107,7 @@ pub enum Action {
         last_cpu: Option<u32>,
         /// True after a preemption.
         preempted: bool,
-        /// Name of the thread that it waited behind longest.
+        /// Name of the thread behind which this thread waited longest.
         behind: Option<Comm>,
         /// That thread's priority as the kernel traces it.
         behind_prio: Option<i32>,

@@ -106,8 +106,8 @@ pub fn unshare_without(left_out: impl IntoIterator<Item = RawFd>) -> io::Result<
     // the same number for the same file; a number that one side opens later fails with EBADF, or
     // names a file that the other side opened itself.
     unsafe { unshare_unsafe(UnshareFlags::FILES) }?;
-    // Closes them in this thread's table only, in which no number has been reused yet; the owners
-    // close theirs.
+    // Closes the descriptors in this thread's table only, in which no number has been reused yet;
+    // the owners close theirs.
     (0..FIRST).chain(left_out).for_each(close);
     Ok(())
 }

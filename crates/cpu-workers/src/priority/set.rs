@@ -27,8 +27,7 @@ const NOT_FIRST: &str = "nice -20 refused";
 /// Part of the notice when both real-time priority and nice -20 are refused.
 const NEITHER: &str = "nice -20 is refused too";
 
-/// Keeps one line per refusal: the line about real-time workers also covers the unbound threads
-/// behind them.
+/// Keeps one line per refusal: the line about real-time workers also covers the unbound threads.
 pub(crate) fn merge(lines: &mut Vec<String>) {
     if lines.iter().any(|line| line.contains(NEITHER)) {
         lines.retain(|line| !line.starts_with(NOT_FIRST));
@@ -38,7 +37,7 @@ pub(crate) fn merge(lines: &mut Vec<String>) {
 /// The requested priority of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Wanted {
-    /// Leave the priority as created.
+    /// Leaves the thread's priority as it was at creation.
     Untouched,
     /// The ordinary policy and this nice value.
     Normal { nice: i32 },

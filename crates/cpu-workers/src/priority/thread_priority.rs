@@ -1,4 +1,4 @@
-//! The priority of one thread: which one it should have, and whether it is temporarily lowered.
+//! The priority that a thread should have, and whether it is temporarily lowered.
 
 use sys::pi_mutex::PiMutex;
 use sys::sched;

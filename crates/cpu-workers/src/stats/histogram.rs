@@ -50,7 +50,7 @@ impl Histogram {
             .collect();
         let count: u64 = counts.iter().sum();
         let max_ns = self.max.load(Ordering::Relaxed);
-        // The nearest rank: the first bucket at which the running count reaches that rank.
+        // By nearest rank: the first bucket at which the running count reaches the rank.
         let percentile = |per_mille: u64| {
             let wanted = u128::from(count) * u128::from(per_mille);
             let mut seen = 0_u64;

@@ -83,7 +83,7 @@ impl Sockets {
         })
     }
 
-    /// Sends to the newest source of that worker.
+    /// Sends `byte` to the newest source of the worker of `cpu`.
     fn send(&self, cpu: Option<usize>, byte: u8) {
         let ends = self.ends.lock().unwrap();
         let (_, near) = ends.iter().rev().find(|(other, _)| *other == cpu).unwrap();

@@ -36,7 +36,7 @@ impl FakeCpus {
         })
     }
 
-    /// Makes these CPUs usable and has the workers follow.
+    /// Makes these CPUs usable, and has the workers follow the change.
     pub(super) fn set(&self, workers: &Workers, usable: impl IntoIterator<Item = usize>) {
         self.state.lock().unwrap().usable = usable.into_iter().collect();
         workers.check_cpus();

@@ -121,6 +121,6 @@ mod tests {
                 return assert!(!readable());
             }
         }
-        panic!("woken by a device that is no CPU");
+        panic!("woken by a device that is not a CPU");
     }
 }

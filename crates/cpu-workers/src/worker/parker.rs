@@ -10,8 +10,8 @@ use crate::sync::{AtomicBool, Condvar, Mutex, lock, wait};
 /// Has its own cache lines, because the owner writes to it with each request.
 #[repr(align(128))]
 pub(crate) struct Parker {
-    /// Guarded by its own lock. A pending wake-up; it persists, so that none is lost between the
-    /// check of the queue and the sleep.
+    /// Guarded by its own lock. A pending wake-up, which persists so that a wake-up between the
+    /// check of the queue and the sleep is not lost.
     token: Mutex<bool>,
     condvar: Condvar,
     /// Guarded by its own lock. The owner sets and clears it while awake; any thread that wakes the
@@ -20,8 +20,8 @@ pub(crate) struct Parker {
     /// Atomic. Whether the owner is registered as idle at its queue. Written under the queue's
     /// lock.
     idle: AtomicBool,
-    /// Atomic. Whether the owner is in a job or serving a request of its event source, regardless
-    /// of `idle`. Written by the owner.
+    /// Atomic. Whether the owner is running a job or serving a request of its event source,
+    /// regardless of `idle`. Written by the owner.
     serving: AtomicBool,
 }
 
@@ -84,7 +84,7 @@ impl Parker {
         before
     }
 
-    /// Whether the owner is in a job or a request.
+    /// Whether the owner is running a job or serving a request.
     pub(crate) fn is_serving(&self) -> bool {
         self.serving.load(Ordering::Acquire)
     }

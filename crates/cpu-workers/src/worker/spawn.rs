@@ -19,7 +19,7 @@ pub(crate) struct Running {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// Parameters of every thread.
+/// Parameters that all threads share.
 pub(crate) struct Spawner {
     pub(crate) cpus: Arc<dyn Cpus>,
     /// Nice value of the thread that started the workers.
@@ -49,7 +49,7 @@ impl Spawner {
             let (worker, cpus) = (Arc::clone(&worker), Arc::clone(&self.cpus));
             move || {
                 if inherits {
-                    // If this fails, the pool still serves, on fewer CPUs than it may use.
+                    // If this fails, the pool still works, but on fewer CPUs than it may use.
                     let _ = cpus.unpin(priority::own_tid());
                 }
                 if settle(&worker, &*cpus, wanted, ready) {

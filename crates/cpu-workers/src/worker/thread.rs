@@ -1,7 +1,8 @@
 //! One worker: the loop of its thread, and its interface to other threads.
 //!
 //! How a worker ends, so that no job is lost:
-//! 1. Its slot is emptied after all threads inside `Slot::read` have queued (`Slot::unpublish`).
+//! 1. Its slot is emptied after all threads inside `Slot::read` have queued their jobs
+//!    (`Slot::unpublish`).
 //! 2. Its queue is closed, which wakes it. A later push returns the job, which then goes to the
 //!    unbound pool.
 //! 3. The worker takes the queued jobs in order and runs them.

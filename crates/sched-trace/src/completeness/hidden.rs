@@ -26,7 +26,7 @@ pub(super) struct Hidden {
 impl Hidden {
     pub fn of(trace: &Trace) -> Self {
         let mut left: HashSet<i32> = HashSet::new();
-        // By CPU, the thread that entered it, and when.
+        // For each CPU, the thread that entered it, and when.
         let mut current: BTreeMap<u32, (i32, u64)> = BTreeMap::new();
         let mut stays: BTreeMap<i32, Vec<(u64, u64)>> = BTreeMap::new();
         for event in &trace.events {

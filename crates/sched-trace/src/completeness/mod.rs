@@ -47,7 +47,7 @@ pub enum Coverage {
     Whole,
     /// Some events are missing.
     Broken,
-    /// Nothing contradicts their completeness, and nothing proves it.
+    /// Nothing contradicts the completeness of the events, and nothing proves it.
     Unknown,
 }
 

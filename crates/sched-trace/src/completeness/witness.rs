@@ -135,8 +135,8 @@ struct Cpu {
 #[derive(Debug, Default)]
 struct Witness {
     migrates: bool,
-    /// All wake-ups between these times are recorded; before and after, some CPUs had not begun or
-    /// had ended.
+    /// All wake-ups between these times are recorded; before and after, some CPUs were not recorded
+    /// yet or no longer recorded.
     recorded: Option<(u64, u64)>,
     /// The same times; `None` if the kernel may omit the switch that a wake-up follows.
     wakes: Option<(u64, u64)>,

@@ -66,7 +66,7 @@ pub(crate) fn records(
                 at += 4;
             }
             TIME_STAMP => {
-                // 59 bits; the rest comes from the previous time.
+                // The entry has 59 bits of the time; the rest comes from the previous time.
                 time = (u64::from(next()?) << 27 | delta) | (time & 0xf8 << 56);
                 at += 4;
             }

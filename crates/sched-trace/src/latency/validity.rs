@@ -42,7 +42,8 @@ impl Missing {
 /// make up for an incomplete one.
 pub(super) struct Tally {
     threads: BTreeMap<Concerned, Missing>,
-    /// Waits that are left out. They affect rows only: a table has most of its waits.
+    /// Waits that are left out. They affect only rows: a table as a whole still has most of its
+    /// waits.
     left_out: BTreeMap<Concerned, u64>,
     parts: usize,
     /// Missing switches. A switch concerns two threads, but is missing only once.

@@ -85,7 +85,7 @@ struct Reader {
     sequences: Sequences,
     tracks: Tracks,
     lost: LostEvents,
-    /// Time at which the recording had started.
+    /// Time at which all data sources of the recording had started.
     started_ns: u64,
     /// Which of the packets that occur once per recording were read.
     once: [bool; 3],

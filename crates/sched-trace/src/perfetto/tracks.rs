@@ -45,7 +45,8 @@ fn lanes(trace: &Trace) -> Lanes<'_> {
     lanes
 }
 
-/// Whether a slice fits into a lane: no slice that is open when it starts ends before it does.
+/// Whether a slice fits into a lane: no slice that is open when the new one starts may end before
+/// the new one ends.
 fn fits(lane: &[&Slice], slice: &Slice) -> bool {
     let open = lane
         .iter()

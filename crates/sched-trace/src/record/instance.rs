@@ -22,7 +22,7 @@ const PREFIX: &str = "erofast-";
 /// The directory `instances/erofast-PID.NUMBER`; disabled and removed on drop.
 #[derive(Debug)]
 pub(super) struct Instance {
-    /// Tells recorders in other PID namespaces that this one is alive.
+    /// Tells recorders in other PID namespaces that this recorder is alive.
     _lock: Option<File>,
     dir: PathBuf,
     // Declared after `dir`: the instance is removed before its filesystem is unmounted.
@@ -221,7 +221,8 @@ mod tests {
         drop(held);
         let left = fs::read_dir(&dead).map_or(0, Iterator::count);
         fs::remove_dir_all(&instances).unwrap();
-        // In tracefs an instance's files are removed with it; elsewhere `tracing_on` was written.
-        assert_eq!(left, 1, "a dead one is switched off");
+        // In tracefs an instance's files are removed with it; in this ordinary directory
+        // `tracing_on` remains.
+        assert_eq!(left, 1, "the instance of a dead recorder is switched off");
     }
 }

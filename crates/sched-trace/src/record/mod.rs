@@ -56,7 +56,7 @@ pub struct Recorder {
     instance: Instance,
     formats: Vec<EventFormat>,
     layout: PageLayout,
-    /// Losses that earlier traces have reported.
+    /// Number of lost events that earlier traces have reported.
     lost_before: u64,
     /// Threads noted at the start; kept until the first trace is taken.
     noted: policies::Noted,

@@ -35,6 +35,7 @@ impl Default for RecordOptions {
 pub enum Drain {
     /// A thread empties them whenever one is half full: for recordings of any length.
     Stream,
-    /// Nothing runs while recording; what does not fit is lost, oldest first, and counted.
+    /// No thread empties them during the recording; events that do not fit are lost, oldest first,
+    /// and counted.
     AtStop,
 }

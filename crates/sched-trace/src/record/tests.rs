@@ -32,7 +32,7 @@ fn tells_all_switches(trace: &Trace) -> bool {
 
 const SLEEPS: usize = 50;
 
-/// A thread with this name repeatedly sleeps and is woken by its timer.
+/// Runs a thread with this name that repeatedly sleeps and is woken by its timer.
 fn sleeper(name: &str) {
     let sleeps = || (0..SLEEPS).for_each(|_| thread::sleep(Duration::from_millis(1)));
     thread::Builder::new()
@@ -339,7 +339,7 @@ fn interrupts_within_slices_are_recorded_and_survive_a_file() {
     let found = lost(&trace);
     assert!(found.recorded && found.total_us > 0.0, "{found:?}");
     assert!(
-        // The recording may cut a slice off.
+        // A slice may be cut off at an edge of the recording.
         found
             .threads
             .iter()

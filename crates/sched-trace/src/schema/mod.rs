@@ -205,7 +205,7 @@ pub(crate) static EVENTS: [EventType; 25] = [
         number("pid", 1), text("comm", 2), field("clone_flags", 3, Form::Address),
         ignored("oom_score_adj"),
     ]),
-    // Without a pid, the thread that writes the event renames itself.
+    // If the pid is missing, the thread that writes the event has renamed itself.
     event(What::Rename, IfThere, ("task", "task_rename"), 236, &[
         number("pid", 1).optional(), ignored("oldcomm"), text("newcomm", 3),
         ignored("oom_score_adj"),

@@ -9,7 +9,8 @@ pub struct Line {
     text: String,
 }
 
-/// How a tool writes a line, and how it reports that events of a CPU were lost before the next one.
+/// How a tool writes a line, and how it reports that events of a CPU were lost before the CPU's
+/// next event.
 pub struct Words {
     pub tool: &'static str,
     line: fn(&str) -> String,
@@ -201,7 +202,7 @@ fn of_uncounted(words: &Words, part: &[&Line], case: &dyn Fn(String, String) -> 
         write(words, kept.map(|(_, line)| *line), 0)
     };
     let mut cases = Vec::new();
-    // perf begins and ends one CPU after another.
+    // perf starts and stops recording one CPU after another.
     let edges: &[u64] = if words.tool.starts_with("perf") {
         &[]
     } else {

@@ -2,7 +2,7 @@
 
 use super::parts::Parts;
 
-/// Perfetto's converter prints this header over any trace.
+/// Perfetto's converter prints this header above any trace.
 const CONVERTED: &str = "30624/30624   #P:4";
 
 /// Largest accepted number of CPUs.
