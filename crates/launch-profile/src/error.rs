@@ -16,7 +16,7 @@ pub enum Error {
     /// The file is larger than a profile may be.
     #[error("a launch profile of at least {have} bytes; the limit is {limit}")]
     TooLarge {
-        /// Number of bytes.
+        /// Number of bytes present.
         have: usize,
         /// Maximum number of bytes.
         limit: usize,
@@ -24,9 +24,9 @@ pub enum Error {
     /// The profile is truncated, or something follows its end.
     #[error("launch profile is truncated or has trailing bytes: {have} bytes instead of {want}")]
     Length {
-        /// Bytes that are present.
+        /// Number of bytes present.
         have: usize,
-        /// Bytes that the header promises.
+        /// Number of bytes that there should be.
         want: usize,
     },
     /// The checksum differs.

@@ -109,7 +109,7 @@ impl Program {
 
 impl Learned {
     /// The smallest number of idle mounts among the programs, read from the beginning of a file; 0
-    /// if it does not say.
+    /// if there is no such number.
     pub fn idle_mounts_of(header: &[u8]) -> u32 {
         let lines = header.split(|byte| *byte == b'\n');
         let mut idle = lines.filter_map(|line| line.strip_prefix(b"idle "));

@@ -16,7 +16,7 @@ pub enum Error {
     /// A file of the tracing directory could not be used.
     #[error("tracefs {path}: {source}")]
     Tracefs {
-        /// The file, below the tracing directory.
+        /// Path of the file, relative to the tracing directory.
         path: String,
         /// The system's error.
         source: io::Error,

@@ -13,7 +13,7 @@ pub struct Event {
     pub time_ns: u64,
     /// The CPU that wrote the event.
     pub cpu: u32,
-    /// The thread that was running there; [`UNKNOWN_PID`] if the format does not say.
+    /// The thread that was running on that CPU; [`UNKNOWN_PID`] if the format does not say.
     pub pid: i32,
     /// The kind of event.
     pub kind: Kind,

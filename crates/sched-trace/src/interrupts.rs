@@ -29,7 +29,7 @@ impl Interrupt {
     }
 }
 
-/// An interruption. One that is itself interrupted is split into parts.
+/// An interruption. An interruption that is itself interrupted is split into parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// Beginning.

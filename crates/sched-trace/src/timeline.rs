@@ -82,7 +82,7 @@ impl Run {
 /// The known past of a thread.
 #[derive(Debug, Default)]
 struct Past {
-    /// Runs of the thread, ordered by time: the CPU of each, and its index there.
+    /// Runs of the thread, ordered by time: the CPU of each, and its index among that CPU's runs.
     runs: Vec<(u32, usize)>,
     /// Migrations of the thread, ordered by time.
     migrations: Vec<Migration>,

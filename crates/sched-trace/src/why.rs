@@ -129,7 +129,8 @@ pub enum Action {
 pub struct Chains {
     /// Number of all chains with the same origin.
     pub of: usize,
-    /// Number of waits after a preemption. They begin without a wake-up, so no chain leads to them.
+    /// Number of waits after a preemption. Such waits begin without a wake-up, so no chain leads to
+    /// them.
     pub preemptions: usize,
     /// The longest chains, longest first.
     pub longest: Vec<Chain>,

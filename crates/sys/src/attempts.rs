@@ -84,8 +84,8 @@ pub const ATTEMPTS: &[Attempt] = attempts! {
 };
 
 impl Attempt {
-    /// Tries the call. EPERM or EACCES means that it was refused; anything else means that it was
-    /// let through.
+    /// Tries the call. EPERM or EACCES means that the call was refused; anything else means that it
+    /// was let through.
     ///
     /// # Errors
     /// The call was let through: its own error, or one without a number if it succeeded.

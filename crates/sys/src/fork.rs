@@ -13,9 +13,9 @@ use crate::inherited::close_all_but;
 /// How long the kernel may still list a thread that has been joined.
 const ENDING: Duration = Duration::from_secs(1);
 
-/// Runs `child` in a new process, which exits with its result (101 if it panics), and returns the
-/// process's ID. The child has one thread, `stdin` as its standard input, the other standard
-/// streams, and the descriptors `keep` under the same numbers.
+/// Runs `child` in a new process, which exits with the result of `child` (101 if `child` panics),
+/// and returns the process's ID. The child has one thread, `stdin` as its standard input, the other
+/// standard streams, and the descriptors `keep` under the same numbers.
 ///
 /// # Errors
 /// This process has other threads: locks that they hold would stay locked in the child. Otherwise

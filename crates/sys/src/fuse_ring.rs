@@ -330,8 +330,8 @@ impl FuseRing {
         self.push(&entry);
     }
 
-    /// The kernel's refusal of the entries. It arrives before any request can, and if the kernel
-    /// refuses one entry of a ring, it refuses all.
+    /// The kernel's refusal of the entries. The refusal arrives before any request can, and if the
+    /// kernel refuses one entry of a ring, it refuses all.
     fn refusal(&mut self) -> Option<i32> {
         self.take_completions();
         self.events.iter().find_map(|event| match event {

@@ -96,8 +96,8 @@ fn close_one_by_one(first: RawFd, last: RawFd) {
 ///
 /// This is for a thread that may be in an unkillable wait when the process is killed: the table
 /// that the other threads share is then closed without waiting for this thread. The thread must not
-/// use descriptors that other threads open later, and descriptors that it closes stay open for
-/// them.
+/// use descriptors that other threads open later, and descriptors that it closes stay open for the
+/// other threads.
 ///
 /// # Errors
 /// There is no memory, or the call is forbidden.

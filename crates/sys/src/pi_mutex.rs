@@ -29,7 +29,7 @@ thread_local! {
     static THREAD: Cell<u32> = const { Cell::new(FREE) };
 }
 
-/// A mutex with priority inheritance and without poisoning: a panic releases it.
+/// A mutex with priority inheritance and without poisoning: a panic of its holder releases it.
 #[derive(Default)]
 pub struct PiMutex<T> {
     word: AtomicU32,

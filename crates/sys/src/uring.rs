@@ -120,8 +120,8 @@ pub(crate) struct Uring {
 }
 
 impl Uring {
-    /// A ring with room for `slots` submissions, a power of two. It accepts none before it is
-    /// [enabled](Self::enable).
+    /// A ring with room for `slots` submissions, a power of two. It accepts no submission before it
+    /// is [enabled](Self::enable).
     pub(crate) fn disabled(slots: u32) -> io::Result<Self> {
         let count = slots as usize;
         let completions = 2 * count * size_of::<io_uring_cqe>();
@@ -208,7 +208,8 @@ impl Uring {
     /// Queues a submission for [`enter`](Self::enter); returns false if there is no room.
     ///
     /// # Safety
-    /// The memory that the submission names must live until it is complete or the ring is closed.
+    /// The memory that the submission names must live until the submission is complete or the ring
+    /// is closed.
     pub(crate) unsafe fn push(&mut self, submission: &Submission) -> bool {
         let head = self.counter(self.submissions_head).load(Ordering::Acquire);
         if self.tail.wrapping_sub(head) >= self.slots {

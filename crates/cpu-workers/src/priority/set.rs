@@ -45,15 +45,15 @@ pub(crate) enum Wanted {
     Prompt { nice: i32 },
     /// The nice value -20.
     First,
-    /// SCHED_FIFO 1, or else the best below it: a negative nice value and a short slice, or one of
-    /// them.
+    /// SCHED_FIFO 1, or else the best priority below it: a negative nice value, a short slice, or
+    /// both.
     RealTime,
     /// Like `RealTime`, but any priority granted will do.
     Best,
 }
 
-/// Applies the priority, or the closest one permitted. An error is one line: what was refused, the
-/// priority granted instead, and the remedy.
+/// Applies the priority, or the closest one permitted. An error is one line with what was refused,
+/// the priority granted instead, and the remedy.
 pub(crate) fn apply(tid: i32, wanted: Wanted) -> Result<(), String> {
     match wanted {
         Wanted::Untouched => Ok(()),

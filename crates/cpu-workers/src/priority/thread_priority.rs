@@ -55,7 +55,7 @@ impl ThreadPriority {
     }
 }
 
-/// Makes the calling thread ordinary. Returns its previous real-time priority.
+/// Makes the calling thread ordinary. Returns the thread's previous real-time priority.
 pub(crate) fn lower_this() -> Option<u8> {
     match sched::policy(0) {
         Ok(sched::Policy::Fifo(priority)) => {

@@ -94,7 +94,7 @@ pub(super) fn start(mode: Mode, cpus: &Arc<FakeCpus>) -> Arc<Workers> {
     Workers::start_on(options(mode), cpus.clone()).unwrap()
 }
 
-/// Queues a job, waits for it, and returns where it ran.
+/// Queues a job, waits for it to run, and returns the CPU of the worker that ran it.
 pub(super) fn where_it_runs(workers: &Workers, cpu: Option<usize>) -> Option<usize> {
     let (sender, receiver) = channel();
     workers.queue(

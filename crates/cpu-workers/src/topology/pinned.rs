@@ -43,7 +43,7 @@ struct CpuSlot {
     /// Changed under `plan`.
     resting: PiMutex<Option<Arc<Running>>>,
     /// The worker, and whether it is published, for threads that search for an idle worker without
-    /// a lock. It is created once; a worker that has ended never counts as idle.
+    /// a lock. The worker is created once; if it has ended, it never counts as idle.
     made: OnceLock<Arc<Worker>>,
     is_published: AtomicBool,
     /// Created with the CPU's first worker and kept, so that the counters continue when the CPU
@@ -236,7 +236,7 @@ impl Topology {
         workers.iter().for_each(|worker| worker.join());
     }
 
-    /// Runs `f` with the worker of a CPU, which stays published meanwhile.
+    /// Runs `f` with the worker of a CPU, which stays published until `f` returns.
     pub(crate) fn read<R>(&self, cpu: usize, f: impl FnOnce(Option<&Arc<Running>>) -> R) -> R {
         match self.slots.get(cpu) {
             Some(slot) => slot.worker.read(f),
@@ -285,7 +285,8 @@ impl Topology {
         format!("{}/{cpu}", self.name)
     }
 
-    /// Posts the source to all workers and keeps it for future ones; `post` sends it to one worker.
+    /// Posts the source to all workers and keeps it for future ones; `post` sends the source to one
+    /// worker.
     pub(crate) fn attach(
         &self,
         make: &Arc<EventSourceFactory>,

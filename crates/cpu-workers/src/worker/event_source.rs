@@ -22,8 +22,8 @@ pub trait EventSource: Send {
     /// the worker as busy.
     fn wait(&mut self) -> EventSourceState;
 
-    /// Sends what [`wait`](Self::wait) would send before it sleeps. Called before the worker runs a
-    /// job, which may take long.
+    /// Sends everything that [`wait`](Self::wait) would send before sleeping. Called before the
+    /// worker runs a job, which may take long.
     fn flush(&mut self) {}
 }
 

@@ -60,8 +60,8 @@ impl UnboundPool {
         }
     }
 
-    /// Creates all threads. One is enough to continue; a thread that cannot be created causes a
-    /// notice.
+    /// Creates all threads. One thread is enough to continue; a thread that cannot be created
+    /// causes a notice.
     pub(crate) fn fill(&self) -> Result<(), Error> {
         match self.grow_to(self.most) {
             Some(source) if self.lock().running.is_empty() => Err(Error::UnboundPool {

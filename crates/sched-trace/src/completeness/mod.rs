@@ -36,7 +36,7 @@ const UNCOUNTED_NS: u64 = 500_000_000;
 /// Maximum number of silences examined for a notice.
 const NOTED: usize = 16;
 
-/// Maximum number of intervals kept per CPU; beyond it they are merged.
+/// Maximum number of intervals kept per CPU; if there are more, they are merged.
 const INTERVALS: usize = 10_000;
 
 /// The completeness of the events of a CPU in an interval.
@@ -60,7 +60,7 @@ pub struct Interval {
     pub from_ns: u64,
     /// End.
     pub until_ns: u64,
-    /// The completeness of its events.
+    /// How complete the events in the interval are.
     pub coverage: Coverage,
     /// The evidence that events are missing.
     #[serde(skip_serializing_if = "Option::is_none")]

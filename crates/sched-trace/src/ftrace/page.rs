@@ -18,7 +18,7 @@ const PADDING: u32 = 29;
 const TIME_EXTEND: u32 = 30;
 const TIME_STAMP: u32 = 31;
 
-/// Result of reading a page: counts, and losses before it.
+/// Result of reading a page: the number of records, and of events lost before the page.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct PageSummary {
     /// Events lost just before the page; at least 1 if the kernel did not count them.

@@ -12,7 +12,7 @@ const NAME_BYTES: usize = 256 << 20;
 /// Maximum total size in bytes of the names of slices and tracks.
 pub(crate) const LABEL_BYTES: usize = 256 << 20;
 
-/// Bounds of a reader. A trace that exceeds one is refused.
+/// Bounds of a reader. A trace that exceeds one of them is refused.
 #[derive(Clone, Debug)]
 pub struct ReadOptions {
     /// Maximum number of events to keep in memory (up to 80 bytes each).

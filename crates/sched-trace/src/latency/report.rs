@@ -16,8 +16,8 @@ pub struct Report {
     pub works: Vec<WorkRun>,
     /// Events that the trace lost. Any value other than 0 makes the figures invalid.
     pub lost_events: u64,
-    /// Waits that had not ended when the trace ended, longest first; not among `waits`. Here each
-    /// ends with the trace, although it lasted longer.
+    /// Waits that had not ended when the trace ended, longest first; not among `waits`. In this
+    /// list each ends with the trace, although it actually lasted longer.
     pub unfinished: Vec<Wait>,
     /// Waits that began before the trace; not among `waits`.
     pub dropped_at_edges: u64,
@@ -139,7 +139,7 @@ pub struct WorkRun {
     pub pid: i32,
     /// The CPU on which the item started.
     pub cpu: u32,
-    /// The function it executes.
+    /// The function that the item executes.
     pub function: Name,
     /// The work queue, if known; for a kthread_worker the name of its threads.
     pub workqueue: Option<Name>,

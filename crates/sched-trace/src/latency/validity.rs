@@ -117,7 +117,7 @@ impl Report {
         sum
     }
 
-    /// Missing events of the threads that the filter accepts, by one of their waits or by name.
+    /// Missing events of the threads that the filter accepts by name or by one of their waits.
     pub fn missing_of(&self, filter: &Filter<'_>) -> Missing {
         self.missing(self.concerned(filter))
     }
@@ -181,7 +181,7 @@ impl Report {
             })
     }
 
-    /// Whether nothing that any figure needs is lost or unreadable.
+    /// Whether everything that the figures need is present and readable.
     pub(super) fn is_readable(&self, filter: &Filter<'_>) -> bool {
         let spoils =
             |notice: &Notice| notice.spoils_figures() || filter.by_name() && notice.spoils_names();

@@ -39,7 +39,7 @@ fn broken(offset: u64, reason: &str) -> Fault {
     Fault::broken(FORMAT, offset, reason)
 }
 
-/// Reads the next packet; returns the number of bytes it takes in the file.
+/// Reads the next packet; returns the number of bytes that it takes up in the file.
 fn next(file: &mut impl BufRead, packet: &mut Vec<u8>, offset: u64) -> Result<Option<u64>, Fault> {
     if file.fill_buf()?.is_empty() {
         return Ok(None);

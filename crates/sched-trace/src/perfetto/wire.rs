@@ -34,7 +34,7 @@ impl<'a> Value<'a> {
     }
 }
 
-/// A message is truncated or not a protocol buffer.
+/// The error for a message that is truncated or not a protocol buffer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Cut;
 

@@ -31,7 +31,7 @@ pub fn open(path: &Path, options: &ReadOptions) -> Result<Trace> {
     read(file, path, options)
 }
 
-/// Reads a trace of any known format from its bytes; `path` names it in errors.
+/// Reads a trace of any known format from its bytes; errors call it `path`.
 pub fn read(file: impl Read + Seek, path: &Path, options: &ReadOptions) -> Result<Trace> {
     read_any(file, path, options).map_err(|fault| fault.at(path))
 }

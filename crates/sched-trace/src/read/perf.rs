@@ -41,7 +41,7 @@ const LOST_SAMPLES: u32 = 13;
 const CONVERT: &str = "run: perf script --ns --show-lost-events \
                        -F comm,pid,tid,cpu,time,event,trace -i FILE > trace.txt";
 
-/// How to name functions: on the machine where it recorded, perf finds the kernel's symbols.
+/// How to name functions: perf finds the kernel's symbols on the machine where it recorded.
 const NAME_FUNCTIONS: &str = "where perf recorded, as root, run: perf script --ns \
                               --show-lost-events -F comm,pid,tid,cpu,time,event,trace -i FILE > \
                               trace.txt";
@@ -136,8 +136,8 @@ fn not_recorded(trace: &mut Trace) {
     }
 }
 
-/// A symbol at the kernel's start and its address, if this record has them: MMAP, or MMAP2 if perf
-/// records build IDs (6.19 and later).
+/// A symbol at the kernel's start and its address, if the record is of a kind that has them: MMAP,
+/// or MMAP2 if perf records build IDs (6.19 and later).
 fn kernel_start(record: &RawEventRecord<'_>) -> Option<(String, u64)> {
     if ![RecordType::MMAP, RecordType::MMAP2].contains(&record.record_type) {
         return None;

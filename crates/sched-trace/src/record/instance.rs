@@ -11,7 +11,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Instances of this process so far, so that each recorder has its own directory.
+/// Number of instances that this process has created, so that each recorder has its own directory.
 static INSTANCES: AtomicU32 = AtomicU32::new(0);
 
 /// The clock of the time stamps: CLOCK_MONOTONIC, as [`now_ns`](super::now_ns) reads it.
@@ -187,7 +187,8 @@ fn remove_orphans(instances: &Path) {
         };
         let pid = name.to_str().and_then(number);
         let dead = pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists());
-        // A recorder in another PID namespace is not in our /proc, but it holds its lock.
+        // A recorder in another PID namespace is not in our /proc, but holds the lock of its
+        // instance.
         if dead && lock(&entry.path()).is_some() {
             let _ = fs::write(entry.path().join("tracing_on"), "0");
             let _ = fs::remove_dir(entry.path());

@@ -8,13 +8,14 @@ pub struct RecordOptions {
     /// When the buffers are emptied.
     pub drain: Drain,
     /// Whether to record `fuse_request_send` and `fuse_request_end`, if the kernel has them (Linux
-    /// 6.10): when programs sent requests to FUSE mounts, and which threads answered them.
+    /// 6.10). They show when programs sent requests to FUSE mounts, and which threads answered the
+    /// requests.
     pub requests: bool,
-    /// Whether to record `block_rq_complete` and `block_bio_complete`: when reads and writes of
-    /// block devices completed.
+    /// Whether to record `block_rq_complete` and `block_bio_complete`, which show when reads and
+    /// writes of block devices completed.
     pub blocks: bool,
-    /// Whether to record `irq_handler_entry`, `softirq_entry` and their ends: what ran within the
-    /// slices of threads.
+    /// Whether to record `irq_handler_entry`, `softirq_entry` and the matching exits, which show
+    /// what ran within the slices of threads.
     pub interrupts: bool,
 }
 
@@ -33,9 +34,9 @@ impl Default for RecordOptions {
 /// When the ring buffers are emptied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drain {
-    /// A thread empties them whenever one is half full: for recordings of any length.
+    /// A thread empties the buffers whenever one is half full: for recordings of any length.
     Stream,
-    /// No thread empties them during the recording; events that do not fit are lost, oldest first,
-    /// and counted.
+    /// No thread empties the buffers during the recording; events that do not fit are lost, oldest
+    /// first, and counted.
     AtStop,
 }

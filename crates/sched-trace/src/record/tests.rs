@@ -87,8 +87,8 @@ fn every_sleep_of_a_thread_gives_one_wait() {
         }
         let waits = wakeups(&trace, "st-sleeper");
         // A busy machine occasionally preempts the sleeper on its way to sleep: its timer then
-        // finds it runnable, so it does not wait. Its creation adds a wait, if it has its name by
-        // then.
+        // finds it runnable, so it does not wait. The sleeper's creation adds a wait, if the thread
+        // has its name by then.
         let (woken, preempted) = counts(&trace, "st-sleeper");
         assert!(woken >= SLEEPS, "{drain:?}: {woken} wake-ups");
         let expected = woken.saturating_sub(preempted)..=woken + 1;

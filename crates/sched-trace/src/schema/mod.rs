@@ -1,7 +1,7 @@
 //! The events that are read: their names and fields in the kernel, in its text and in Perfetto.
 //!
 //! All readers fill the same [`Values`], from which [`kind`] makes an event. The writer of
-//! Perfetto's format takes them from [`values`].
+//! Perfetto's format takes the values from [`values`].
 
 mod events;
 
@@ -96,7 +96,7 @@ pub(crate) enum Form {
     State,
     /// The name of a work queue; before Linux 5.11 its address, which is not a name.
     Queue,
-    /// Not read; it only ends the previous field in the kernel's text.
+    /// A field that is not read; it only marks the end of the previous field in the kernel's text.
     Ignored,
 }
 

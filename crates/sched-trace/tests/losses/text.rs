@@ -90,7 +90,8 @@ fn line(text: &str) -> Line {
     }
 }
 
-/// A part of the recording in a tool's format; `events` are those that its header counts.
+/// A part of the recording in a tool's format; `events` is the number of events that its header
+/// states.
 fn write<'a>(words: &Words, lines: impl Iterator<Item = &'a Line>, events: usize) -> String {
     let mut text = match words.header {
         true => format!(

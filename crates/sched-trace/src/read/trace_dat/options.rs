@@ -75,7 +75,7 @@ const CMDLINES: u16 = 21;
 /// Largest accepted number of CPUs.
 const CPUS: u32 = 1 << 16;
 
-/// Reads one option; false after the last one. Only version 7 stores offsets of sections.
+/// Reads one option; returns false after the last one. Only version 7 stores offsets of sections.
 pub(super) fn option<R: Read>(
     reader: &mut ByteReader<R>,
     options: &mut Options,
@@ -142,7 +142,7 @@ fn buffer<R: Read>(reader: &mut ByteReader<R>, options: &mut Options) -> Result<
     })
 }
 
-/// The positions of the data of `count` CPUs; `number` maps each to its CPU.
+/// The positions of the data of `count` CPUs; `number` gives the CPU of each.
 pub(super) fn cpus<R: Read>(
     reader: &mut ByteReader<R>,
     count: u32,
