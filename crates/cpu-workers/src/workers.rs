@@ -51,7 +51,7 @@ pub struct Workers {
     unbound: UnboundPool,
     notices: Arc<Notices>,
     /// Guarded by its own lock. Threads outside the pool that have the pinned workers' priority,
-    /// with their IDs. Taken outside the topology's locks.
+    /// with their IDs. The lock is taken outside the topology's locks.
     followers: PiMutex<Vec<(i32, Arc<ThreadPriority>)>>,
     /// Guarded by its own lock, which is held from the decision on a priority until all threads
     /// have it, so that the later decision prevails. Serving threads take this lock, so it has

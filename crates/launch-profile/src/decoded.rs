@@ -4,13 +4,13 @@
 //! each of them; a checksum for each of their pages, the last of which may be shorter; and this
 //! trailer:
 //!
-//! | offset | bytes | what |
+//! | offset | bytes | content |
 //! | --- | --- | --- |
 //! | 0 | 8 | [`MAGIC`] |
 //! | 8 | 2 | [`VERSION`] |
 //! | 10 | 2 | 0 |
 //! | 12 | 4 | bytes of entries and checksums |
-//! | 16 | 4 | entries |
+//! | 16 | 4 | number of entries |
 //! | 20 | 8 | seed of the keys |
 //! | 28 | 52 | the image, as in [what was learned](mod@crate::learned) |
 //! | 80 | 8 | checksum of entries, page checksums and the trailer before it |

@@ -17,7 +17,7 @@ pub struct Attempt {
     arguments: &'static [i64],
 }
 
-/// Not a valid descriptor or process.
+/// A number that is no valid descriptor or process.
 const NONE: c_int = -1;
 /// A process number beyond the largest (PID_MAX_LIMIT).
 const ABSENT: c_int = 1 << 30;

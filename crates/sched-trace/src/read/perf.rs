@@ -46,7 +46,8 @@ const NAME_FUNCTIONS: &str = "where perf recorded, as root, run: perf script --n
                               --show-lost-events -F comm,pid,tid,cpu,time,event,trace -i FILE > \
                               trace.txt";
 
-/// Prefix of the name of the kernel's mapping. A symbol follows, whose address is the offset.
+/// Prefix of the name of the kernel's mapping. It is followed by a symbol, whose address is the
+/// mapping's offset.
 const KERNEL: &str = "[kernel.kallsyms]";
 
 /// Reads a whole trace. Records that are not needed are never passed to the library.

@@ -123,7 +123,7 @@ fn an_item_of_a_softirq_does_not_end_the_item_of_the_worker_that_it_interrupted(
     let unknown = "110 0 9 start 2 bh_b; 120 0 9 end 2 bh_b;";
     let unnamed = ("bh_b", "", [0.0, 0.0, 0.0, 10.0], 1);
     rows(&trace(&format!("{own}{unknown}{rest}")), &[work_a, unnamed]);
-    // The same without `execute_end` events.
+    // The same trace without `execute_end` events.
     let endless = format!("{own}{bh}{rest}").replace(" 120 0 9 end 2 bh_b;", "");
     let endless = endless.replace(" 10300 0 9 end 1 work_a;", "");
     let [work_a, bh_b] = [

@@ -72,7 +72,7 @@ struct Lines {
     untimed: u64,
     head: Head,
     parts: Parts,
-    /// CPUs before whose next event others were lost.
+    /// CPUs on which events were lost before the CPU's next event in the text.
     lossy: Vec<Option<u32>>,
     /// Unknown lines in brackets, and the first one.
     unknown: u64,

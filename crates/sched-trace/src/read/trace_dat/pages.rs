@@ -22,8 +22,8 @@ struct Pages {
     /// overwritten.
     first: bool,
     wrapped: BTreeSet<u32>,
-    /// Events that pages report as missing before them: in all pages, and in all but each CPU's
-    /// first.
+    /// Number of events that pages report as missing before them: of all pages, and of all but the
+    /// first page of each CPU.
     flagged: u64,
     missed: u64,
     /// Events of all kinds that were found, by CPU.
