@@ -1,7 +1,7 @@
 //! The time from queueing to start, for a sleeping worker: `cargo bench -p cpu-workers`.
 //!
-//! The queueing thread is pinned to the first CPU, which gives `same CPU` and `other CPU` a
-//! meaning. The variants are interleaved so that a busy moment affects all of them alike. The last
+//! The queueing thread is pinned to the first CPU, so that `same CPU` and `other CPU` are well
+//! defined. The variants are interleaved so that a busy moment affects all of them alike. The last
 //! figure is the cost of a push to a worker that is awake.
 
 use std::sync::Arc;

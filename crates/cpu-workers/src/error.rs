@@ -23,15 +23,15 @@ pub enum Error {
         /// The system's error for the first thread.
         source: io::Error,
     },
-    /// No worker has an event source.
+    /// No worker could open its event source.
     #[error("none of the {workers} workers could open its source: {source}")]
     Attach {
-        /// Number of workers that tried.
+        /// Number of workers that tried to open their source.
         workers: usize,
         /// The first worker's error.
         source: io::Error,
     },
-    /// A worker would have to wait for itself.
+    /// `attach` was called on a worker's own thread, which would have to wait for itself.
     #[error("attach() was called on a worker's own thread")]
     OnWorker,
     /// The pool has been shut down.

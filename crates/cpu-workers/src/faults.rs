@@ -1,4 +1,4 @@
-//! Fail points of start-up, with which tests make each step fail. A test sets them for its own
+//! Fail points in the start-up, so that tests can make each step fail. A test sets them for its own
 //! thread, and threads that this thread creates inherit them.
 
 #[cfg(test)]
@@ -25,7 +25,7 @@ pub(crate) enum FailPoint {
 #[cfg(test)]
 thread_local!(static POINTS: RefCell<Arc<Mutex<HashSet<FailPoint>>>> = RefCell::default());
 
-/// Never fails outside tests.
+/// Always succeeds outside tests.
 #[cfg(not(test))]
 pub(crate) fn check(_point: FailPoint) -> io::Result<()> {
     Ok(())

@@ -53,7 +53,7 @@ pub use sys::clock::now_ns;
 pub use sys::lend::{Lent, lend};
 
 pub use sys::eventfd::EventFd;
-/// For data that real-time workers share with other threads.
+/// A condition variable for data that real-time workers share with other threads.
 pub use sys::pi_condvar::PiCondvar;
 pub use sys::pi_mutex::{PiMutex, PiMutexGuard};
 pub use topology::cpu_list::{online as online_cpus, plugged_in as plugged_in_cpus};

@@ -57,7 +57,8 @@ fn loom_two_that_queue_and_one_that_sleeps_lose_nothing() {
 
 #[test]
 fn loom_shutdown_of_a_shared_queue_runs_what_is_queued_and_ends_both() {
-    // Preemptions are bounded as in tokio's own models, since three threads have two sleeps each.
+    // Preemptions are bounded, as in tokio's own models: three threads that sleep twice each have
+    // too many interleavings.
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(|| {
@@ -126,8 +127,8 @@ fn loom_of_two_that_publish_one_wins_and_the_other_gets_its_worker_back() {
     });
 }
 
-/// A source that sleeps on an eventfd: the kernel counts under a lock, and a sleep ends immediately
-/// if the count is not zero.
+/// Models a source that sleeps on an eventfd: the kernel keeps the count under a lock, and a sleep
+/// ends immediately if the count is not zero.
 struct Bell {
     rung: Mutex<bool>,
     sleeper: Arc<Parker>,
@@ -191,7 +192,7 @@ fn loom_a_request_of_the_source_while_a_job_is_queued_hides_no_job() {
     });
 }
 
-/// Stays registered as idle while requests at the source end its sleep.
+/// A worker that stays registered as idle when requests at its source end its sleep.
 fn serving_a_source(queue: &Queue, bell: &Arc<Bell>) -> usize {
     let me = Parker::new();
     let mut sum = 0;
@@ -230,8 +231,8 @@ fn loom_sources_that_close_before_a_shared_queue_leave_no_thread_asleep() {
     });
 }
 
-/// Sleeps as a worker does: on the source until it closes, which any wake-up causes; then on the
-/// token, unless that wake-up was meant for this thread.
+/// Sleeps as a worker does: first on the source, which any wake-up closes, then on the token,
+/// unless that wake-up was meant for this thread.
 fn behind_a_source_that_closes(queue: &Queue, bell: &Arc<Bell>) -> usize {
     let me = Parker::new();
     let (mut sum, mut source) = (0, Some(bell));

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 /// How often to [check the CPUs](crate::Workers::check_cpus) if no event arrives, since a change of
-/// the cpuset sends none. A check costs one system call and one small read; with five seconds, an
+/// the cpuset causes none. A check costs one system call and one small read; with five seconds, an
 /// idle machine stays idle and the workers follow a cpuset soon enough.
 pub const RESCAN_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Where jobs run.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Mode {
-    /// On one pinned thread per usable CPU, with the unbound pool behind them.
+    /// On one pinned thread per usable CPU, with the unbound pool as a fallback.
     PerCpu,
     /// Only on the unbound pool.
     Unbound,
@@ -37,11 +37,11 @@ pub struct WorkerOptions {
     /// The requested priority; `stats()` and `notices()` report the one granted.
     pub priority: Priority,
     /// Threads are called `NAME/N` (pinned to CPU N) and `NAME/uN` (unbound). The kernel keeps 15
-    /// bytes of a thread's name, so NAME may have 12 bytes for CPU numbers of two digits.
+    /// bytes of a thread's name, so NAME may be up to 12 bytes long if CPU numbers have two digits.
     pub name: String,
     /// Maximum number of threads in the unbound pool; `None` for as many as there are usable CPUs.
-    /// Behind pinned workers the pool starts empty, and each job that finds no idle thread adds
-    /// one.
+    /// As a fallback for pinned workers the pool starts empty, and each job that finds no idle
+    /// thread adds one.
     pub unbound_threads: Option<usize>,
 }
 

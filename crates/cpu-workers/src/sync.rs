@@ -1,5 +1,5 @@
 //! The primitives of the queue, the parker and the slots, with priority inheritance. With the
-//! feature `loom` they are the ones that the models in `models.rs` can replay.
+//! feature `loom`, they are loom's, for the models in `models.rs`.
 
 #[cfg(feature = "loom")]
 pub(crate) use loom::sync::{

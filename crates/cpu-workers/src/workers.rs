@@ -51,11 +51,11 @@ pub struct Workers {
     unbound: UnboundPool,
     notices: Arc<Notices>,
     /// Guarded by its own lock. Threads outside the pool that have the pinned workers' priority,
-    /// with their IDs. Taken outside the topology's locks.
+    /// with their IDs. The lock is taken outside the topology's locks.
     followers: PiMutex<Vec<(i32, Arc<ThreadPriority>)>>,
     /// Guarded by its own lock, which is held from the decision on a priority until all threads
-    /// have it, so that the later decision prevails. Serving threads take it, so it inherits
-    /// priorities.
+    /// have it, so that the later decision prevails. Serving threads take this lock, so it has
+    /// priority inheritance.
     flip: PiMutex<()>,
     /// Atomic. Whether shutdown has begun.
     ending: AtomicBool,
@@ -111,16 +111,16 @@ impl Workers {
         Ok(Arc::new(workers))
     }
 
-    /// Queues a job at the worker of `cpu`, or at the unbound pool (for `None`, or an empty slot).
-    /// Never waits for a job and never loses one: after shutdown, or if no thread can be created
-    /// for it, the job runs on the caller's thread.
+    /// Queues a job for the worker of `cpu`, or for the unbound pool (if `cpu` is `None`, or its
+    /// slot is empty). Never waits for a job and never loses one: after shutdown, or if no thread
+    /// can be created for it, the job runs on the caller's thread.
     pub fn queue(&self, cpu: Option<usize>, job: Job) {
         let queued = Queued {
             job,
             queued_ns: now_ns(),
         };
         let rejected = match cpu {
-            // Chosen and queued while the worker stays published.
+            // The worker stays published while it is chosen and the job is queued.
             Some(cpu) => self.topology.read(cpu, |worker| match worker {
                 Some(running) => running.worker.push(queued).err(),
                 None => Some(queued),
@@ -167,8 +167,9 @@ impl Workers {
         helpers.filter(|&cpu| self.is_idle(cpu)).take(most)
     }
 
-    /// Announces CPUs that are added or removed: readable until [`check_cpus`](Self::check_cpus) is
-    /// called. `None` if the workers are not pinned or the kernel's events cannot be received.
+    /// A descriptor that becomes readable when CPUs are added or removed, and stays readable until
+    /// [`check_cpus`](Self::check_cpus) is called. `None` if the workers are not pinned or the
+    /// kernel's events cannot be received.
     pub fn cpu_events(&self) -> Option<BorrowedFd<'_>> {
         match self.mode {
             Mode::PerCpu => self.cpus.events(),
@@ -176,9 +177,9 @@ impl Workers {
         }
     }
 
-    /// Creates, rests and re-pins workers until they match the usable CPUs. Call this on a thread
-    /// that is not pinned: at the start, after [events](Self::cpu_events), and every
-    /// [`RESCAN_INTERVAL`](crate::RESCAN_INTERVAL). A check that fails changes nothing.
+    /// Creates workers, sets them aside or pins them again until they match the usable CPUs. Call
+    /// this on a thread that is not pinned: at the start, after [events](Self::cpu_events), and
+    /// every [`RESCAN_INTERVAL`](crate::RESCAN_INTERVAL). A check that fails changes nothing.
     pub fn check_cpus(&self) {
         if self.mode == Mode::PerCpu {
             self.cpus.clear_events();
@@ -186,12 +187,12 @@ impl Workers {
         }
     }
 
-    /// Number of pinned workers now.
+    /// Current number of pinned workers.
     pub fn count(&self) -> usize {
         self.topology.count()
     }
 
-    /// CPUs that have a worker now.
+    /// CPUs that currently have a worker.
     pub fn cpus(&self) -> Vec<usize> {
         self.topology
             .workers()
@@ -200,7 +201,7 @@ impl Workers {
             .collect()
     }
 
-    /// How the pool was started.
+    /// The mode that the pool was started in.
     pub fn mode(&self) -> Mode {
         self.mode
     }
@@ -217,9 +218,10 @@ impl Workers {
         lines
     }
 
-    /// Attaches a source to every pinned worker, created on the worker's thread; workers added by
-    /// hotplug receive theirs when they start. In `Mode::Unbound`, or if no pinned worker exists,
-    /// each unbound thread receives one. A second call replaces the sources of the first.
+    /// Attaches a source to every pinned worker. Each source is created on its worker's thread;
+    /// workers added by hotplug receive theirs when they start. In `Mode::Unbound`, or if no pinned
+    /// worker exists, each unbound thread receives one. A second call replaces the sources of the
+    /// first.
     ///
     /// Waits for all workers (a busy one answers after its job) and returns how many have a source;
     /// failures are in `notices()`.
@@ -331,8 +333,8 @@ impl Workers {
         self.followers.lock().retain(|(tid, _)| *tid != own);
     }
 
-    /// Finishes all queued jobs, then ends all threads and returns. Called on a worker, it ends all
-    /// others, and that worker ends by itself later.
+    /// Finishes all queued jobs, then ends all threads and returns. If called on a worker, it ends
+    /// all others; that worker ends later, and is not waited for.
     pub fn shutdown(&self) {
         let first = !self.ending.swap(true, Ordering::AcqRel);
         if !first && current().is_some() {
@@ -347,13 +349,13 @@ impl Workers {
     }
 }
 
-/// A thread that has the priority of the workers; see [`Workers::follow`]. The guard is also
-/// dropped if the thread panics, because the system may reuse the thread's ID.
+/// The guard of a thread that has the priority of the workers; see [`Workers::follow`]. It is also
+/// dropped if the thread panics, since the system may reuse the thread's ID.
 #[must_use = "dropping this stops the thread from following the workers' priority"]
 #[derive(Debug)]
 pub struct Following {
     workers: Weak<Workers>,
-    /// Keeps the guard on its thread.
+    /// Makes the guard `!Send`: it must be dropped by the thread that created it.
     _here: PhantomData<*const ()>,
 }
 
@@ -382,8 +384,8 @@ impl fmt::Debug for Workers {
     }
 }
 
-/// The priorities of pinned and of unbound threads. Behind pinned real-time workers, the unbound
-/// pool is first among ordinary threads, as the kernel's is (WQ_HIGHPRI).
+/// The priorities of pinned and of unbound threads. If the pinned workers are real-time, the
+/// unbound pool is first among ordinary threads, as the kernel's is (WQ_HIGHPRI).
 fn wanted(mode: Mode, priority: Priority) -> (Wanted, Wanted) {
     match (mode, priority) {
         (_, Priority::Normal) => (Wanted::Untouched, Wanted::Untouched),

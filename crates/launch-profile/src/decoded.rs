@@ -4,19 +4,19 @@
 //! each of them; a checksum for each of their pages, the last of which may be shorter; and this
 //! trailer:
 //!
-//! | offset | bytes | what |
+//! | offset | bytes | content |
 //! | --- | --- | --- |
 //! | 0 | 8 | [`MAGIC`] |
 //! | 8 | 2 | [`VERSION`] |
 //! | 10 | 2 | 0 |
 //! | 12 | 4 | bytes of entries and checksums |
-//! | 16 | 4 | entries |
+//! | 16 | 4 | number of entries |
 //! | 20 | 8 | seed of the keys |
 //! | 28 | 52 | the image, as in [what was learned](mod@crate::learned) |
 //! | 80 | 8 | checksum of entries, page checksums and the trailer before it |
 //!
 //! An entry is a key (16 bytes), which is a hash of the stored bytes, and the number of decoded
-//! bytes (8 bytes). Numbers are little-endian, checksums are XXH3 (64 bits). With the index at its
+//! bytes (8 bytes). Numbers are little-endian; checksums are XXH3 (64 bits). With the index at its
 //! end, the file can be written sequentially. The checksums reveal anything missing or damaged.
 
 use std::collections::HashMap;
@@ -45,10 +45,10 @@ const CHECKSUM_AT: usize = 80;
 
 const ENTRY_BYTES: usize = 24;
 
-/// The most bytes of entries and checksums: enough for about 8 GiB of decoded bytes.
+/// Maximum size of entries and checksums in bytes: enough for about 8 GiB of decoded bytes.
 const INDEX_BYTES: usize = 16 << 20;
 
-/// The most bytes of a decoded pcluster, far more than the format allows.
+/// Maximum size of a decoded pcluster in bytes, far more than the format allows.
 const LONGEST: u64 = 1 << 30;
 
 /// The beginning of a decoded pcluster.
@@ -56,7 +56,7 @@ const LONGEST: u64 = 1 << 30;
 struct Entry {
     at: u64,
     length: u64,
-    /// Index of its first checksum.
+    /// Index of the first of its page checksums.
     page: usize,
 }
 
@@ -66,9 +66,9 @@ pub struct Decoded {
     file: File,
     /// Length of the file in bytes.
     pub length: u64,
-    /// The seed with which hashes of stored bytes begin.
+    /// The seed of the hashes of stored bytes.
     pub seed: u64,
-    /// The image that it was written for.
+    /// The image that the file was written for.
     pub image: ImageIdentity,
     entries: HashMap<u128, Entry>,
     checksums: Vec<u64>,
@@ -81,7 +81,7 @@ impl Decoded {
     /// Reads the index of a file, without the decoded bytes themselves.
     ///
     /// # Errors
-    /// The file is not one of decoded bytes, is damaged, or cannot be read.
+    /// The file does not contain decoded bytes, is damaged, or cannot be read.
     pub fn open(file: File) -> io::Result<Self> {
         let whole = file.metadata()?.len();
         let (end, last) = part(&file, whole, END_BYTES)?;
@@ -142,13 +142,14 @@ impl Decoded {
         read
     }
 
-    /// Bytes that were [read](Self::read), and bytes that were missing or damaged.
+    /// Number of bytes that were [read](Self::read), and number of bytes that were missing or
+    /// damaged.
     pub fn bytes(&self) -> (u64, u64) {
         let load = |bytes: &AtomicU64| bytes.load(Ordering::Relaxed);
         (load(&self.read_bytes), load(&self.missed_bytes))
     }
 
-    /// Whether bytes to be [read](Self::read) were found damaged.
+    /// Whether a [read](Self::read) has found damaged bytes.
     pub fn is_damaged(&self) -> bool {
         self.damaged.load(Ordering::Relaxed)
     }
@@ -244,7 +245,7 @@ impl DecodedIndex {
         fits
     }
 
-    /// Bytes that this many decoded bytes take up in the file.
+    /// Number of bytes that `decoded` decoded bytes take up in the file.
     pub fn bytes_of(decoded: usize) -> u64 {
         let checksums = 8 * decoded.div_ceil(PAGE as usize);
         (decoded + ENTRY_BYTES + checksums) as u64

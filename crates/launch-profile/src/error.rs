@@ -7,26 +7,26 @@ pub enum Error {
     /// The bytes do not begin like a profile.
     #[error("not a launch profile: its first line is not 'erofast-launches VERSION'")]
     Magic,
-    /// It has another version of the format.
+    /// The profile has another version of the format.
     #[error(
         "launch profile of version {0}, which this program cannot read: launches will be \
          learned anew"
     )]
     Version(u16),
-    /// It has more bytes than any profile.
+    /// The file is larger than a profile may be.
     #[error("a launch profile of at least {have} bytes; the limit is {limit}")]
     TooLarge {
-        /// Number of bytes.
+        /// Number of bytes present.
         have: usize,
-        /// The most bytes allowed.
+        /// Maximum number of bytes.
         limit: usize,
     },
-    /// It ends too soon, or has something after its end.
+    /// The profile is truncated, or something follows its end.
     #[error("launch profile is truncated or has trailing bytes: {have} bytes instead of {want}")]
     Length {
-        /// Bytes that are present.
+        /// Number of bytes present.
         have: usize,
-        /// Bytes that the header promises.
+        /// Number of bytes that there should be.
         want: usize,
     },
     /// The checksum differs.
@@ -45,7 +45,7 @@ pub enum Error {
     Line {
         /// The line's number, counting from 1.
         number: usize,
-        /// The fault.
+        /// What is wrong with the line.
         what: &'static str,
     },
 }

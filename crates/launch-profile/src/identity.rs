@@ -6,7 +6,7 @@ use twox_hash::XxHash3_64;
 
 use crate::numbers::{u32_at, u64_at};
 
-/// Distinguishes one image from another without reading all of it.
+/// Properties by which images can be told apart without reading them completely.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ImageIdentity {
     /// The superblock's UUID.
@@ -59,7 +59,7 @@ impl ImageIdentity {
         )
     }
 
-    /// Reads [such a line](Self::to_text).
+    /// Parses the line that [`to_text`](Self::to_text) returns.
     pub fn parse(text: &str) -> Option<Self> {
         let mut fields = text.split(' ');
         let uuid = fields.next()?.replace('-', "");
@@ -79,8 +79,8 @@ impl ImageIdentity {
         XxHash3_64::oneshot(bytes)
     }
 
-    /// A file name for the profiles of this image. Another image gets another name, and so does a
-    /// mount whose root is another directory, the inode `root`, since its paths differ.
+    /// A file name for the profiles of this image. Another image has a different name, and so does
+    /// a mount whose root is another directory (the inode `root`), since its paths differ.
     pub fn file_name(&self, root: Option<u64>) -> String {
         let root = root.map_or_else(String::new, |nid| format!("-{nid:x}"));
         let all = XxHash3_64::oneshot(&self.to_bytes());

@@ -1,4 +1,4 @@
-//! Knowledge from the launches of one image: a profile for each program, as text that people can
+//! Knowledge about launches from one image: a profile for each program, as text that people can
 //! read, merge and edit.
 //!
 //! ```text
@@ -12,10 +12,10 @@
 //! read 0 0-31
 //! ```
 //!
-//! The first line has the [`VERSION`], `image` the UUID, build time (seconds, nanoseconds), blocks,
-//! inodes and content of the image; without that line the file is about any image. `idle` is the
-//! smallest number of idle mounts among the programs. Each `program`, most recently launched first,
-//! is followed by its launches, its idle mounts, the limits that it was trimmed to (`until`
+//! The first line has the [`VERSION`]. `image` gives the UUID, build time (seconds, nanoseconds),
+//! blocks, inodes and content of the image; without that line the file fits any image. `idle` is
+//! the smallest number of idle mounts among the programs. Each `program`, most recently launched
+//! first, is followed by its launches, its idle mounts, the limits that it was trimmed to (`until`
 //! milliseconds, `bytes`), and [its steps](crate::text). A number that is 0 may be omitted. Unknown
 //! lines are skipped.
 //!
@@ -47,24 +47,25 @@ pub const HEADER_BYTES: usize = 512;
 /// The programs of one image.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Learned {
-    /// The image that it was learned from; `None` if it fits any image with these files.
+    /// The image that the programs were launched from; `None` if the profiles fit any image with
+    /// these files.
     pub image: Option<ImageIdentity>,
-    /// Most recently launched first.
+    /// The programs, most recently launched first.
     pub programs: Vec<Program>,
 }
 
 /// A program that was launched.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Program {
-    /// Its path from the root of the mount.
+    /// The program's path from the root of the mount.
     pub path: Vec<u8>,
-    /// How often it was launched.
+    /// Number of launches.
     pub launches: u32,
-    /// Number of most recent consecutive mounts without a launch of it.
+    /// Number of mounts since the program's last launch.
     pub idle_mounts: u32,
-    /// The limits that the user trimmed it to: later launches add nothing beyond them.
+    /// The limits to which the user trimmed the profile; later launches add nothing beyond them.
     pub trim: Trim,
-    /// The requests of its launches.
+    /// The requests of the program's launches.
     pub profile: Profile,
 }
 
@@ -75,8 +76,8 @@ impl Program {
         self.profile.trim(&trim);
     }
 
-    /// Whether it only says how many mounts did not launch the program: its profile is in another
-    /// file.
+    /// Whether the entry only counts mounts that did not launch the program, whose profile is in
+    /// another file.
     pub fn is_note(&self) -> bool {
         *self
             == Self {
@@ -107,8 +108,8 @@ impl Program {
 }
 
 impl Learned {
-    /// The smallest number of idle mounts among the programs, from the beginning of a file; 0 if
-    /// that is not such a file.
+    /// The smallest number of idle mounts among the programs, read from the beginning of a file; 0
+    /// if there is no such number.
     pub fn idle_mounts_of(header: &[u8]) -> u32 {
         let lines = header.split(|byte| *byte == b'\n');
         let mut idle = lines.filter_map(|line| line.strip_prefix(b"idle "));
@@ -116,7 +117,7 @@ impl Learned {
         idle.and_then(|idle| idle.parse().ok()).unwrap_or(0)
     }
 
-    /// Whether a file is something else, rather than a profile that was cut short.
+    /// Whether a file is not a profile at all, rather than one that was cut short.
     pub fn is_other(file: &mut impl Read) -> bool {
         let mut first = Vec::new();
         let read = file.take(MAGIC.len() as u64).read_to_end(&mut first);
@@ -124,10 +125,10 @@ impl Learned {
         read.is_err() || !begins(MAGIC.as_bytes()) && !begins(BINARY)
     }
 
-    /// Reads the bytes of a file, which must be about this image or about any image.
+    /// Parses the bytes of a file that fits this image or any image.
     ///
     /// # Errors
-    /// The bytes are not a profile, are damaged, or are about another image.
+    /// The bytes are not a profile, are damaged, or belong to another image.
     pub fn parse(bytes: &[u8], image: &ImageIdentity) -> Result<Self, Error> {
         let this = Self::parse_any(bytes)?;
         match this.image {
@@ -136,7 +137,7 @@ impl Learned {
         }
     }
 
-    /// Parses the bytes of a file about any image.
+    /// Parses the bytes of a file, whatever image it belongs to.
     ///
     /// # Errors
     /// The bytes are not a profile, or are damaged.
@@ -212,11 +213,11 @@ impl Learned {
         Ok(this)
     }
 
-    /// Reads the bytes of a file that travels with an image: about any image, but at most
+    /// Parses the bytes of a file that travels with an image: it fits any image and has at most
     /// [`TRAVELLING_BYTES`].
     ///
     /// # Errors
-    /// If they are not a profile, are damaged, or are too many.
+    /// The bytes are not a profile, are damaged, or are too many.
     pub fn parse_travelling(bytes: &[u8]) -> Result<Self, Error> {
         match bytes.len() {
             have if have > TRAVELLING_BYTES => Err(Error::TooLarge {
@@ -279,7 +280,7 @@ impl Learned {
     }
 }
 
-/// The most bytes of a program's own lines: a path of PATH_MAX, escaped.
+/// Maximum size of a program's own lines in bytes: enough for an escaped path of PATH_MAX bytes.
 const ROOM: usize = 32 << 10;
 
 #[cfg(test)]

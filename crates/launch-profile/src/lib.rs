@@ -1,8 +1,8 @@
 //! Launch profiles: the directories, names and pages that a program read from an image, in order.
 //!
 //! A mount records one while a program starts; the next mount of the same image reads it and fills
-//! the kernel's caches in advance. This crate contains the file of what was [learned] about an
-//! image, its [`limits`], operations that need no image, and the file of the [decoded] bytes that
+//! the kernel's caches in advance. This crate defines the file of the profiles [learned] about an
+//! image, their [`limits`], operations that need no image, and the file of the [decoded] bytes that
 //! launches read. It opens no files.
 //!
 //! ```

@@ -6,8 +6,8 @@ use crate::profile::{Directory, LookedUp, Name, Profile, RecordedFile, Window};
 use crate::trim::Trim;
 
 impl Profile {
-    /// Appends whatever `other`, a profile of the same image, has in addition, within the
-    /// [limits](crate::limits).
+    /// Appends everything that is missing here and present in `other`, a profile of the same image,
+    /// within the [limits](crate::limits).
     pub fn merge(&mut self, other: &Self) {
         let places = self.add_directories(&other.directories);
         let moved = |name: &Name| Name {
@@ -30,7 +30,8 @@ impl Profile {
         self.trim(&Trim::default());
     }
 
-    /// Returns their indices.
+    /// Adds directories that are missing here; returns the index in this profile of each of
+    /// `others`.
     fn add_directories(&mut self, others: &[Directory]) -> Vec<u32> {
         let own = (0..).zip(&self.directories);
         let mut known: HashMap<(Option<u32>, Vec<u8>), u32> = own
@@ -53,7 +54,7 @@ impl Profile {
         places
     }
 
-    /// Returns their indices.
+    /// Adds files that are missing here; returns the index in this profile of each file of `other`.
     fn add_files(&mut self, other: &Self, moved: impl Fn(&Name) -> Name) -> Vec<u32> {
         let own = (0..).zip(self.files.iter().cloned());
         let mut known: HashMap<RecordedFile, u32> = own.map(|(place, own)| (own, place)).collect();

@@ -1,4 +1,4 @@
-//! Little endian numbers in bytes, which must be present.
+//! Reads little-endian numbers from slices, which must be long enough.
 
 pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]))

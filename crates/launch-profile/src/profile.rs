@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// Bytes of a page on every machine: the unit of a profile.
+/// Size in bytes of a page, the unit of a profile, whatever the machine's page size is.
 pub const PAGE: u64 = 4096;
 
 /// Pages in one [`Window`].
@@ -12,7 +12,7 @@ pub const PAGES_PER_WINDOW: u32 = 32;
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Profile {
     /// Directories that were listed or in which names were looked up, parents before their
-    /// children. The root is always listed and not among them.
+    /// children. The root, which is always listed, is not among them.
     pub directories: Vec<Directory>,
     /// Files that were read, in the order of their first page.
     pub files: Vec<RecordedFile>,
@@ -23,22 +23,22 @@ pub struct Profile {
     pub windows: Vec<Window>,
 }
 
-/// A directory.
+/// A directory of the image.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Directory {
-    /// Its parent in [`Profile::directories`]; `None`: the root of the mount.
+    /// Index of the parent in [`Profile::directories`]; `None` for the root of the mount.
     pub parent: Option<u32>,
-    /// When all of its entries are wanted, in milliseconds from the beginning of the launch: the
-    /// launch lists the directory, or looks up many of them.
+    /// When all entries are wanted, in milliseconds from the beginning of the launch: the launch
+    /// lists the directory, or looks up many names in it.
     pub listed_ms: Option<u32>,
-    /// Its name in the parent.
+    /// The directory's name in its parent.
     pub name: Vec<u8>,
 }
 
 /// A name in a directory.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Name {
-    /// Index in [`Profile::directories`]; `None`: the root of the mount.
+    /// Index in [`Profile::directories`]; `None` for the root of the mount.
     pub directory: Option<u32>,
     /// The name.
     pub name: Vec<u8>,
@@ -56,7 +56,8 @@ pub struct LookedUp {
 /// One step of a launch.
 #[derive(Clone, Copy, Debug)]
 pub enum Step<'p> {
-    /// Lists the directory with this index in [`Profile::directories`], after so many milliseconds.
+    /// Lists the directory with this index in [`Profile::directories`], after this many
+    /// milliseconds.
     List(u32, u32),
     /// Looks up a name.
     LookUp(&'p LookedUp),
@@ -67,9 +68,9 @@ pub enum Step<'p> {
 /// A file that was read.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct RecordedFile {
-    /// Its place.
+    /// The file's directory and name.
     pub name: Name,
-    /// Size in bytes: a file of another size is another file.
+    /// Size in bytes: a file of a different size is a different file.
     pub size: u64,
 }
 
@@ -78,26 +79,26 @@ pub struct RecordedFile {
 pub struct Window {
     /// Index in [`Profile::files`].
     pub file: u32,
-    /// Its first page is `number * 32` of the file.
+    /// The window begins at page `number * 32` of the file.
     pub number: u32,
-    /// Bit N: page N of the window was read. Never 0.
+    /// Bit N is set if page N of the window was read. Never 0.
     pub pages: u32,
-    /// Milliseconds from the beginning of the launch to the first read of a page in it.
+    /// Milliseconds from the beginning of the launch to the first read of a page in the window.
     pub at_ms: u32,
 }
 
 impl Window {
-    /// First byte in the file.
+    /// Offset of the window in the file, in bytes.
     pub fn offset(&self) -> u64 {
         u64::from(self.number) * u64::from(PAGES_PER_WINDOW) * PAGE
     }
 
-    /// Total bytes of its pages.
+    /// Total size in bytes of the pages that were read.
     pub fn bytes(&self) -> u64 {
         u64::from(self.pages.count_ones()) * PAGE
     }
 
-    /// Its pages as stretches of the file, in order: first byte and length.
+    /// The pages that were read, as stretches of the file in order: offset and length in bytes.
     pub fn stretches(&self) -> impl Iterator<Item = (u64, u64)> + use<> {
         let offset = self.offset();
         let bytes = |pages: u32| u64::from(pages) * PAGE;
@@ -105,7 +106,7 @@ impl Window {
         stretches.map(move |(from, length)| (offset + bytes(from), bytes(length)))
     }
 
-    /// Like [`stretches`](Self::stretches), in pages of the window.
+    /// Like [`stretches`](Self::stretches), but counted in pages from the beginning of the window.
     pub(crate) fn page_stretches(&self) -> impl Iterator<Item = (u32, u32)> + use<> {
         let (mut rest, mut at) = (self.pages, 0);
         std::iter::from_fn(move || {
@@ -124,7 +125,7 @@ impl Window {
 }
 
 impl Profile {
-    /// The actions of the launch, in order.
+    /// The steps of the launch, in order.
     pub fn steps(&self) -> impl Iterator<Item = Step<'_>> {
         let listed = (0..).zip(&self.directories);
         let listed = listed.filter_map(|(place, it)| Some((place, it.listed_ms?)));
@@ -141,13 +142,13 @@ impl Profile {
         steps.into_iter().map(|(_, step)| step)
     }
 
-    /// Total bytes of all recorded pages.
+    /// Total size in bytes of all recorded pages.
     pub fn bytes(&self) -> u64 {
         let ranges = self.ranges();
         ranges.map(|(_, range)| range.end - range.start).sum()
     }
 
-    /// All recorded pages that lie inside their files: the file, and the range in it.
+    /// The ranges of all recorded pages, cut off at the end of the file, each with its file.
     pub fn ranges(&self) -> impl Iterator<Item = (&RecordedFile, Range<u64>)> {
         self.windows.iter().flat_map(|window| {
             let file = &self.files[window.file as usize];

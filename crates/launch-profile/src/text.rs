@@ -1,11 +1,12 @@
 //! A profile as text that people can read, review, merge and keep in git. One line per step, in the
-//! order in which a launch takes them; a word names its kind, and a path comes last.
+//! order in which a launch takes them; the first word names the kind of step, and a path comes
+//! last.
 //!
 //! | line | what the launch does |
 //! | --- | --- |
 //! | `list MS PATH` | lists a directory |
-//! | `name MS PATH` | looks a name up, which may be absent, or that of a symbolic link |
-//! | `file SIZE PATH` | the file of the `read` lines below it, and its bytes |
+//! | `name MS PATH` | looks up a name, which may not exist, or may be that of a symbolic link |
+//! | `file SIZE PATH` | the file of the `read` lines below, and its size in bytes |
 //! | `read MS PAGES` | reads pages of 4096 bytes of that file: `0-31,40` |
 //!
 //! MS stands for milliseconds from the beginning of the launch. Paths begin at the root of the
@@ -49,10 +50,10 @@ impl Profile {
         text
     }
 
-    /// Reads the untrusted [text](Self::to_text) of a profile.
+    /// Parses the untrusted [text](Self::to_text) of a profile.
     ///
     /// # Errors
-    /// A line is not what its word promises, or there are too many lines.
+    /// A line does not have the form that its first word requires, or there are too many lines.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let mut reader = Reader::default();
         for (number, line) in (1..).zip(text.lines()) {
@@ -133,7 +134,7 @@ impl Reader {
         self.builder.profile.windows.len()
     }
 
-    /// `number` is the line's number, for errors.
+    /// Parses a line; errors mention its `number`.
     pub(crate) fn line(&mut self, line: &str, number: usize) -> Result<(), Error> {
         let wrong = |what| Error::Line { number, what };
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
@@ -186,7 +187,7 @@ impl Reader {
         Ok(())
     }
 
-    /// `first_window` is the line's first window.
+    /// Adds pages of a window; `first_window` is the index of the line's first window.
     fn add(
         &mut self,
         first_window: usize,
@@ -205,7 +206,7 @@ impl Reader {
 /// Builds a profile from paths, step by step.
 ///
 /// # Errors
-/// All methods fail for a path that no mount can have, and when a limit is reached.
+/// All methods fail if no mount can have the path, or if a limit is reached.
 #[derive(Debug, Default)]
 pub struct Builder {
     profile: Profile,
@@ -217,7 +218,7 @@ pub struct Builder {
 
 #[allow(clippy::missing_errors_doc)]
 impl Builder {
-    /// Adds that the launch lists a directory.
+    /// Adds the listing of a directory.
     pub fn list(&mut self, at_ms: u32, path: &[u8]) -> Result<(), &'static str> {
         if let Some(place) = self.directory(path)? {
             let directory = &mut self.profile.directories[place as usize];
@@ -226,7 +227,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Adds that the launch looks up a name.
+    /// Adds the lookup of a name.
     pub fn look_up(&mut self, at_ms: u32, path: &[u8]) -> Result<(), &'static str> {
         let name = self.name(path)?;
         if self.profile.names.len() == NAMES {
@@ -236,7 +237,7 @@ impl Builder {
         Ok(())
     }
 
-    /// The index of a file that the launch reads.
+    /// Returns the index of a file that the launch reads, which is added if it is new.
     pub fn file(&mut self, size: u64, path: &[u8]) -> Result<u32, &'static str> {
         let name = self.name(path)?;
         let (file, next) = (RecordedFile { name, size }, self.profile.files.len());
@@ -251,7 +252,8 @@ impl Builder {
         Ok(next as u32)
     }
 
-    /// Adds that the launch reads pages of the file with this index. Times must not decrease.
+    /// Adds a read of pages of the file with this index. If `at_ms` is earlier than the previous
+    /// read, the time of that read is recorded instead.
     pub fn read(
         &mut self,
         at_ms: u32,
@@ -277,7 +279,7 @@ impl Builder {
         self.profile
     }
 
-    /// A name in a directory.
+    /// Splits a path into its directory, which is added if it is new, and its name.
     fn name(&mut self, path: &[u8]) -> Result<Name, &'static str> {
         let at = path.iter().rposition(|byte| *byte == b'/');
         let (parent, name) = match at {
@@ -291,8 +293,8 @@ impl Builder {
         })
     }
 
-    /// The index of a directory, whose parents are added before it; `None` for the root of the
-    /// mount.
+    /// Returns the index of a directory, which is added after its parents if it is new; `None` for
+    /// the root of the mount.
     fn directory(&mut self, path: &[u8]) -> Result<Option<u32>, &'static str> {
         let mut place = None;
         if path.is_empty() {
@@ -335,7 +337,8 @@ fn small(number: u64) -> Result<u32, &'static str> {
     u32::try_from(number).map_err(|_| "a number too large for a launch")
 }
 
-/// A name that a directory may have: not empty, without slashes and zeros, and not just dots.
+/// Accepts a name without slashes if it is not empty, `.` or `..`, contains no NUL, and is not too
+/// long.
 fn sound(name: &[u8]) -> Result<&[u8], &'static str> {
     let is_sound = !matches!(name, b"" | b"." | b"..") && !name.contains(&0);
     match is_sound && name.len() <= NAME_BYTES {

@@ -10,7 +10,8 @@ use crate::profile::{LookedUp, Name, Profile};
 pub struct Trim {
     /// Keep pages that were first read at most this many milliseconds after the beginning.
     pub until_ms: u32,
-    /// Keep at most this many bytes of pages, the first ones.
+    /// Keep at most this many bytes of pages, in order; a window that would exceed the limit is
+    /// dropped.
     pub bytes: u64,
 }
 
@@ -43,8 +44,8 @@ impl Profile {
         }
     }
 
-    /// Keeps so many of each list, the first ones, and files that have a window, in the order of
-    /// the windows. The contents of a dropped directory are dropped too.
+    /// Keeps the first entries of each list, up to these numbers, and the files that have a window,
+    /// in the order of the windows. The contents of a dropped directory are dropped too.
     fn limit(&mut self, windows: usize, names: usize, directories: usize) {
         self.windows.truncate(windows);
         self.names.truncate(names);

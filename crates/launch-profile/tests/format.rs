@@ -1,4 +1,4 @@
-//! Promises of a profile file.
+//! Tests the format of a profile file.
 
 use launch_profile::{
     Directory, Error, ImageIdentity, LookedUp, Name, PAGE, Profile, RecordedFile, Trim, Window,
@@ -139,7 +139,7 @@ fn what_exceeds_the_limits_is_trimmed_to_what_can_be_read() {
         large.windows
     );
     assert!(!large.windows.is_empty());
-    // Two MiB that no file names.
+    // 2 MiB of directories that contain no file.
     large.directories = (0..10_000)
         .map(|i| Directory {
             parent: None,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use sys::memory::Run;
 
-/// Where a buffer's pages come from, and are returned to.
+/// Where a buffer's pages come from and return to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Origin {
     Arena,

@@ -19,7 +19,7 @@ pub(crate) struct FreeRuns {
     /// First pages of the latest releases, newest at the back.
     recent: VecDeque<usize>,
     free_pages: usize,
-    /// The page from which on no page has ever been used.
+    /// No page from this index on has ever been used.
     untouched: usize,
 }
 

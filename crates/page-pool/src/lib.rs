@@ -16,8 +16,8 @@
 //! ```
 //!
 //! No two buffers can share a byte: they are runs of `sys::memory`, which are split and joined but
-//! never copied. The feature `experiments` adds what `erofast lab pressure` measures. The counting
-//! is modelled under loom: `cargo test -p page-pool --features loom --lib loom_`.
+//! never copied. The feature `experiments` adds the measurements of `erofast lab pressure`. The
+//! counting is modelled under loom: `cargo test -p page-pool --features loom --lib loom_`.
 #![forbid(unsafe_code)]
 
 mod buffer;

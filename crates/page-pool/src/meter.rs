@@ -1,9 +1,9 @@
 //! Measures the time of each allocation, and how often the allocating thread reclaimed memory
 //! during it.
 //!
-//! Two clocks are read before and after each allocation. The cost of an empty window is measured at
-//! the start, so that it can be subtracted. The kernel's tracepoints count reclaim per thread, so
-//! reclaim by other threads does not count.
+//! Two clocks are read before and after each allocation. The cost of an empty window (the same
+//! readings with nothing between them) is measured at the start, so that it can be subtracted. The
+//! kernel's tracepoints count reclaim per thread, so reclaim by other threads does not count.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,22 +23,22 @@ const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 const EMPTY_WINDOWS: usize = 501;
 
 figures::figures! {
-    /// Sums over all allocations since the pool was made.
+    /// Sums over all allocations since the pool was created.
     #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
     pub struct AllocationTimes {
-        /// Allocations.
+        /// Number of allocations.
         pub allocations: u64,
         /// CPU time of the allocating threads.
         pub cpu_ns: u64,
         /// Wall-clock time.
         pub wall_ns: u64,
-        /// CPU time of one empty window; included in each allocation above.
+        /// CPU time of one empty window; `cpu_ns` includes it once per allocation.
         pub empty_cpu_ns: u64,
-        /// Wall-clock time of one empty window.
+        /// Wall-clock time of one empty window; `wall_ns` includes it once per allocation.
         pub empty_wall_ns: u64,
         /// Number of times that an allocating thread began to reclaim memory.
         pub reclaims: Option<u64>,
-        /// The reason why this was not counted.
+        /// Why `reclaims` is unknown, if it is.
         pub reclaims_unknown: Option<String>,
         /// Numbers of pages in use after an allocation, and how often each occurred.
         pub in_use_pages: Vec<(usize, u64)>,

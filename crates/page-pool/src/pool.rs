@@ -85,8 +85,8 @@ impl PagePool {
         self.measured(|| self.get(bytes))
     }
 
-    /// Like [`alloc`](Self::alloc), but returns `None` if the arena has no such run: no memory is
-    /// allocated from the system.
+    /// Like [`alloc`](Self::alloc), but returns `None` if the arena has no free run of that length:
+    /// no memory is allocated from the system.
     pub fn alloc_reserved(self: &Arc<Self>, bytes: usize) -> Option<PageBuf> {
         let run = self.measured(|| self.take_from_arena(pages_of(bytes)))?;
         Some(PageBuf::new(run, bytes, Origin::Arena, self.clone()))

@@ -12,7 +12,7 @@ figures::figures! {
         pub free_pages: usize,
         /// Free pages whose memory is present.
         pub ready_pages: usize,
-        /// The arena is locked in memory.
+        /// Whether the arena is locked in memory.
         pub locked: bool,
         /// Buffers whose pages were all ready.
         pub hits: u64 => counter "pool_hits_total",
@@ -20,7 +20,7 @@ figures::figures! {
         pub misses: u64 => counter "pool_misses_total",
         /// Pages that were ready when requested.
         pub hit_pages: u64,
-        /// Pages supplied by the system: first touches of the arena, and pages mapped beside it.
+        /// Pages supplied by the system: first touches of the arena, and pages mapped outside it.
         pub missed_pages: u64,
         /// Requests that failed because the system is out of memory or address space.
         pub failed: u64,

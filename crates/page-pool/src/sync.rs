@@ -1,5 +1,5 @@
-//! The primitives that the pool is built on; with the feature `loom`, the ones that the models can
-//! replay.
+//! The primitives that the pool is built on; with the feature `loom`, they are loom's, for the
+//! models.
 
 #[cfg(feature = "loom")]
 pub(crate) use loom::sync::{Mutex, MutexGuard};

@@ -11,7 +11,7 @@ const TARGETS: [(&str, &str); 4] = [
     ("trace_text", "ftrace"),
 ];
 
-/// Lines of the text seed, taken from the whole.
+/// Number of lines in the short text seed, which is the beginning of a fixture.
 const LINES: usize = 40;
 
 fn main() -> std::io::Result<()> {

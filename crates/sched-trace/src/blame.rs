@@ -45,13 +45,14 @@ pub enum Why {
     Pinned,
     /// The thread is real-time, and the scheduler switched to a normal thread while it waited: the
     /// real-time budget of its CPU or cgroup was exhausted, or normal threads got the share that
-    /// the deadline server reserves for them (Linux 6.12). The trace does not distinguish these.
+    /// the deadline server reserves for them (Linux 6.12). The trace does not distinguish these
+    /// cases.
     Throttled,
     /// The thread was runnable and its CPU was idle: the quota of its cgroup was exhausted
     /// (`cpu.max`).
     Quota,
     /// The CPU mostly ran the owner of a mutex. A more urgent thread was blocked on the mutex, and
-    /// the owner may have run in its turn (proxy execution).
+    /// the owner may have run in that thread's turn (proxy execution).
     Donated,
     /// The thread is real-time, and one normal thread kept the CPU, because its code could not be
     /// preempted. The trace does not distinguish this from an exhausted budget.
@@ -110,7 +111,7 @@ pub struct Reason {
 }
 
 impl Timeline {
-    /// The threads that ran while a thread waited, and why it was not moved.
+    /// The threads that ran while a thread waited, and why the waiting thread was not moved.
     pub fn behind(&self, wait: &Wait) -> Behind {
         let queued = self.queued(wait);
         let (mut runs, mut idle_ns, mut known) = (Vec::new(), 0, 0);
@@ -174,8 +175,8 @@ impl Timeline {
     }
 }
 
-/// A number of waits, and a time in nanoseconds. Waits overlap: a damaged trace has some of
-/// centuries, whose sum needs more than 64 bits.
+/// A number of waits, and a time in nanoseconds. Waits overlap, and in a damaged trace they may
+/// last for centuries, so their sum needs more than 64 bits.
 #[derive(Default)]
 struct Sum {
     waits: u64,

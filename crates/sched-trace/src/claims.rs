@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-/// Knowledge in addition to the events.
+/// Knowledge about a recording in addition to its events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claims {
     /// Places at which events were lost.
@@ -26,6 +26,6 @@ pub struct Loss {
     pub cpu: Option<u32>,
     /// Time of the next event of that CPU; `u64::MAX` if there is none.
     pub until_ns: u64,
-    /// The evidence.
+    /// The evidence of the loss.
     pub reason: &'static str,
 }

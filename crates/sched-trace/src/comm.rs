@@ -28,12 +28,12 @@ impl Comm {
         &self.0[..end]
     }
 
-    /// A worker of the kernel's work queues.
+    /// Whether this is the name of a worker of the kernel's work queues.
     pub fn is_kworker(&self) -> bool {
         self.as_bytes().starts_with(b"kworker/")
     }
 
-    /// True for a thread that the trace never names.
+    /// Whether the name is empty, because the trace never names the thread.
     pub fn is_empty(&self) -> bool {
         self.0[0] == 0
     }

@@ -2,7 +2,7 @@
 //! owner runs in its turn.
 //!
 //! `sched_switch` shows the blocked thread as sleeping and the owner with its own priority, so no
-//! event says in whose turn a thread runs. Later events reveal it. The owner is the thread that
+//! event says in whose turn a thread runs. Later events reveal this. The owner is the thread that
 //! wakes the blocked one. The kernel moves a blocked thread to the owner's CPU without an event:
 //! the blocked thread's wake-up then names that CPU, and `sched_migrate_task` reports its return.
 
@@ -18,7 +18,7 @@ fn donates(trace: &Trace) -> bool {
 /// Where a thread is.
 #[derive(Clone, Copy)]
 struct Place {
-    /// The CPU on which it ran last, or whose run queue it was moved to since.
+    /// The CPU on which the thread last ran, or to whose run queue it has been moved since.
     cpu: u32,
     blocked: bool,
     /// The owner's CPU, where the thread's wake-up found it.

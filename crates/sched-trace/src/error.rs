@@ -16,7 +16,7 @@ pub enum Error {
     /// A file of the tracing directory could not be used.
     #[error("tracefs {path}: {source}")]
     Tracefs {
-        /// The file, below the tracing directory.
+        /// Path of the file, relative to the tracing directory.
         path: String,
         /// The system's error.
         source: io::Error,
@@ -26,7 +26,7 @@ pub enum Error {
     File {
         /// The trace file.
         path: PathBuf,
-        /// The fault.
+        /// What is wrong with the file.
         fault: Fault,
     },
     /// The command to record could not be started.
@@ -43,7 +43,7 @@ pub enum Error {
 pub(crate) const COUNTED: &str = "its clock counts events or cycles, not time; record with the \
                                   clock mono (trace-cmd record -C mono; echo mono > trace_clock)";
 
-/// Results of this crate.
+/// The result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// The fault of a trace file.
@@ -53,7 +53,7 @@ pub enum Fault {
     /// The system's error.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// The file has none of the known formats; its first bytes are in the text.
+    /// The file has none of the known formats; the text describes its beginning.
     #[error("unknown trace format ({0}); known are Perfetto, perf.data, trace.dat and ftrace text")]
     UnknownFormat(String),
     /// The file has a known format but is damaged, or lacks something necessary.
@@ -61,9 +61,9 @@ pub enum Fault {
     Broken {
         /// Format of the file.
         format: &'static str,
-        /// The offset, as far as known.
+        /// The offset near which the file is damaged, as far as known.
         offset: u64,
-        /// The reason.
+        /// What is wrong at the offset.
         reason: String,
     },
     /// The file has a known format but contains none of the events that are read.
@@ -71,7 +71,7 @@ pub enum Fault {
     NoEvents {
         /// Format of the file.
         format: &'static str,
-        /// How to record a trace of this format that has them.
+        /// How to record a trace of this format with scheduler events.
         record: &'static str,
     },
     /// A trace that exceeds a bound of the reader.

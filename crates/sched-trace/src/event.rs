@@ -3,17 +3,17 @@
 use crate::{Comm, Name};
 use std::fmt;
 
-/// A pid that is missing in the trace (the first compact Perfetto switch of a CPU).
+/// A pid that is missing from the trace (the first compact Perfetto switch of a CPU).
 pub const UNKNOWN_PID: i32 = -1;
 
-/// One line of a trace.
+/// One event of a trace.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Event {
     /// Nanoseconds of the trace's clock (CLOCK_MONOTONIC for the live recorder).
     pub time_ns: u64,
     /// The CPU that wrote the event.
     pub cpu: u32,
-    /// The thread that was running there; [`UNKNOWN_PID`] if the format does not say.
+    /// The thread that was running on that CPU; [`UNKNOWN_PID`] if the format does not say.
     pub pid: i32,
     /// The kind of event.
     pub kind: Kind,
@@ -140,7 +140,7 @@ pub enum Kind {
         io_wait: bool,
     },
     /// `block_rq_complete` for a request, or `block_bio_complete`: a read or write of a block
-    /// device has completed; the device has the kernel's own dev_t. The submitter's completion
+    /// device has completed; `device` is the kernel's own dev_t. The submitter's completion
     /// function is called next, on the same CPU.
     BlockDone { device: u32, request: bool },
 }
@@ -162,7 +162,7 @@ impl TaskState {
     pub const SLEEPING: Self = Self(1);
     /// Uninterruptible sleep, mostly for a disk.
     pub const UNINTERRUPTIBLE: Self = Self(2);
-    /// Sleeping without work, as a kworker between items; the load average does not count such
+    /// Sleeping without work, as a kworker does between items; the load average does not count such
     /// threads.
     pub const IDLE: Self = Self(0x80);
 
@@ -199,12 +199,12 @@ impl TaskState {
         }
     }
 
-    /// The thread is runnable: it waits for a CPU.
+    /// Whether the thread is runnable, and so waits for a CPU.
     pub fn is_runnable(self) -> bool {
         self.0 & 0xff == 0
     }
 
-    /// The thread will never run again.
+    /// Whether the thread will never run again.
     pub fn is_dead(self) -> bool {
         self.0 & 0x30 != 0
     }

@@ -28,22 +28,22 @@ pub struct Interrupted {
     pub comm: Comm,
     /// The thread.
     pub pid: i32,
-    /// How long it was interrupted.
+    /// How long the thread was interrupted.
     pub total_us: f64,
     /// How long the thread had a CPU, including the time it was interrupted.
     pub ran_us: f64,
 }
 
-/// Time within the slices of some threads that was not their own.
+/// Time within the slices of some threads that interruptions took.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Lost {
-    /// False if the trace has no such events; nothing is known then.
+    /// Whether the trace has events of interruptions; without them, nothing is known.
     pub recorded: bool,
     /// Total time.
     pub total_us: f64,
-    /// By source, longest first.
+    /// Interruptions by source, longest first.
     pub sources: Vec<Source>,
-    /// By thread, longest first.
+    /// Interruptions by thread, longest first.
     pub threads: Vec<Interrupted>,
 }
 

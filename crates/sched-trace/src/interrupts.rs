@@ -1,4 +1,4 @@
-//! Interrupts and softirqs: time within the slices of threads that was not their own.
+//! Interrupts and softirqs, which take time within the slices of threads.
 //!
 //! The scheduler charges this time to the thread that runs, and waits behind that thread include
 //! it. Timer and inter-processor interrupts on x86 have no handler in the kernel's sense, so they
@@ -29,7 +29,7 @@ impl Interrupt {
     }
 }
 
-/// An interruption. One that is itself interrupted is split into parts.
+/// An interruption. An interruption that is itself interrupted is split into parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// Beginning.
@@ -40,9 +40,9 @@ pub struct Span {
     pub cpu: u32,
     /// The thread that was interrupted.
     pub pid: i32,
-    /// What interrupted it.
+    /// The source of the interruption.
     pub source: Interrupt,
-    /// Whether this is a further part of the previous one.
+    /// Whether this is a further part of the previous interruption.
     pub goes_on: bool,
 }
 
@@ -58,12 +58,12 @@ impl Span {
 pub struct Interrupts {
     /// Interruptions by CPU, in order of time.
     pub(crate) cpus: BTreeMap<u32, Vec<Span>>,
-    /// Whether the trace has such events.
+    /// Whether the trace has events of interruptions.
     pub recorded: bool,
 }
 
-/// The interruptions that run on a CPU in place of the thread, innermost last: since when, which,
-/// and whether it has run before.
+/// The interruptions that run on a CPU in place of the thread, innermost last: the time since which
+/// each runs, its source, and whether an earlier part of it has run.
 type Stack = Vec<(u64, Interrupt, bool)>;
 
 impl Interrupts {
@@ -101,7 +101,7 @@ impl Interrupts {
         found
     }
 
-    /// The interruptions on a CPU that touch `from..until`, cut to it.
+    /// The interruptions on a CPU that overlap `from..until`, clipped to that interval.
     pub fn on(&self, cpu: u32, from: u64, until: u64) -> impl Iterator<Item = Span> {
         let all = self.cpus.get(&cpu).map_or(&[][..], |spans| spans);
         let first = all.partition_point(|span| span.end_ns <= from);

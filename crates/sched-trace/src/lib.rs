@@ -2,7 +2,7 @@
 //!
 //! ```
 //! use sched_trace::{ReadOptions, latency};
-//! // What /sys/kernel/tracing/trace says of one wake-up. `open` takes a file instead.
+//! // The lines of /sys/kernel/tracing/trace about one wake-up. `open` reads a file instead.
 //! let text = "\
 //! shell-77 [000] d..2. 100.000101: sched_waking: comm=app pid=9 prio=120 target_cpu=000
 //! shell-77 [000] d..2. 100.000110: sched_switch: prev_comm=shell prev_pid=77 prev_prio=120 \
@@ -26,7 +26,7 @@
 //! * [`quotas`] shows which control groups were throttled by their quotas.
 //! * [`timeline`] holds what ran on each CPU; [`blame`] shows which threads others waited behind.
 //! * [`why`] follows the chain of events that a thread waited for.
-//! * [`stats`] summarizes.
+//! * [`stats`] summarizes samples.
 #![forbid(unsafe_code)]
 
 pub mod blame;

@@ -47,7 +47,7 @@ impl Names {
         texts.map(|(index, text)| (Name(index as u32), &**text))
     }
 
-    /// Bytes of all strings, with the overhead of each.
+    /// Total size in bytes of all strings, including the overhead of each.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes + self.texts.len() * 64
     }

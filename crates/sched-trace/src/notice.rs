@@ -15,7 +15,7 @@ pub enum Notice {
     UnreadPages {
         /// Number of these pages.
         count: u64,
-        /// What is wrong with the first one.
+        /// What is wrong with the first of these pages.
         reason: String,
     },
     /// Work functions appear as addresses.
@@ -24,12 +24,12 @@ pub enum Notice {
         unnamed: usize,
         /// Number of all functions.
         of: usize,
-        /// How to record a trace of this format with their names.
+        /// How to record a trace of this format with the names of functions.
         remedy: &'static str,
     },
-    /// A ring buffer overwrote its oldest events, but no others: the trace begins later.
+    /// A ring buffer overwrote only its oldest events: the trace begins later.
     Wrapped {
-        /// Number of overwritten events, if the trace has it.
+        /// Number of overwritten events, if the trace says.
         overwritten: u64,
         /// Where the trace begins: from here on all CPUs have their events.
         from_ns: u64,
@@ -45,18 +45,18 @@ pub enum Notice {
     },
     /// Another recording begins within the trace.
     Seam {
-        /// The time of its beginning.
+        /// The time at which the recording begins.
         at_ns: u64,
     },
     /// Events are missing.
     Broken {
-        /// The CPU that should have written them, if known.
+        /// The CPU that should have written the events, if known.
         cpu: Option<u32>,
         /// Number of intervals.
         count: usize,
-        /// Beginning of the first one.
+        /// Beginning of the first interval.
         from_ns: u64,
-        /// End of the first one.
+        /// End of the first interval.
         until_ns: u64,
         /// The evidence.
         reason: String,
@@ -65,9 +65,9 @@ pub enum Notice {
     Paused {
         /// How often this happened.
         count: usize,
-        /// Beginning of the first time.
+        /// Beginning of the first such period.
         from_ns: u64,
-        /// End of the first time.
+        /// End of the first such period.
         until_ns: u64,
     },
     /// The recorder lists CPUs that wrote no event.
@@ -79,7 +79,7 @@ pub enum Notice {
     UnknownLines {
         /// Number of these lines.
         count: u64,
-        /// The first one.
+        /// The first of these lines.
         first: String,
     },
     /// The clock of the trace differs between its CPUs.

@@ -1,6 +1,6 @@
 //! Quotas of control groups (`cpu.max`) that throttled threads during a recording, and for how long
-//! by the kernel's own accounting. The scheduler's events do not show quotas: a throttled thread
-//! looks like a preempted one, and may come back while others keep its CPU busy.
+//! according to the kernel's own accounting. The scheduler's events do not show quotas: a throttled
+//! thread looks like a preempted one, and may come back while others keep its CPU busy.
 
 use crate::latency::{Filter, Report};
 use crate::stats::us;
@@ -76,7 +76,7 @@ mod tests {
             end_ns: 95_000,
             pid: Some(pid),
         };
-        // The last one did not wait.
+        // The thread of the last slice did not wait.
         trace.slices.extend([slice(1), slice(7)]);
         let report = analyse(&trace);
         let found = quotas(&trace, &report, &Filter::default());

@@ -4,7 +4,7 @@
 use serde::Serialize;
 use std::fmt;
 
-/// The kernel's preemption modes; a file can contain no others.
+/// The kernel's preemption modes; no others are accepted from a file.
 const MODES: [&str; 6] = ["none", "voluntary", "full", "lazy", "rt", "dynamic"];
 
 /// Settings of the scheduler, as far as they are known.
@@ -13,7 +13,7 @@ pub struct SchedulerSettings {
     /// The kernel's preemption mode: "none", "voluntary", "full", "lazy" or "rt"; "dynamic" if it
     /// is chosen at boot and unknown.
     pub preemption: Option<String>,
-    /// Whether sessions share the CPU as groups.
+    /// Whether CPU time is divided among sessions, each of which is a group.
     pub autogroup: Option<bool>,
     /// Whether a thread that is blocked on a mutex may lend its turn to the owner (proxy execution,
     /// Linux 6.17).
@@ -79,7 +79,7 @@ impl SchedulerSettings {
         let autogroup = self
             .autogroup
             .map(|on| format!("autogroup {}", if on { "on" } else { "off" }));
-        // All earlier kernels behave as if it were off.
+        // All earlier kernels behave as if proxy execution were off.
         let proxy = self.proxy_execution.filter(|on| *on);
         let proxy = proxy.map(|_| "proxy-execution on".to_owned());
         preemption.chain(autogroup).chain(proxy)

@@ -12,15 +12,15 @@ use std::collections::{BTreeMap, HashMap};
 pub struct Sleep {
     /// When the thread left its CPU.
     pub start_ns: u64,
-    /// When it was woken.
+    /// When the thread was woken.
     pub end_ns: u64,
     /// The thread.
     pub pid: i32,
-    /// The CPU on which it slept.
+    /// The CPU on which the thread slept.
     pub cpu: u32,
-    /// The kernel function in which it slept.
+    /// The kernel function in which the thread slept.
     pub caller: Name,
-    /// Whether it waited for a device.
+    /// Whether the thread waited for a device.
     pub io_wait: bool,
 }
 

@@ -8,7 +8,7 @@ pub struct Summary {
     /// Number of samples.
     #[serde(rename = "samples")]
     pub count: usize,
-    /// Sum.
+    /// Sum of the samples.
     pub total: f64,
     /// Arithmetic mean.
     pub average: f64,
@@ -56,7 +56,7 @@ impl Summary {
     }
 }
 
-/// Nanoseconds, or a sum of them, as microseconds.
+/// Converts nanoseconds, or a sum of them, to microseconds.
 pub fn us(ns: impl Into<u128>) -> f64 {
     ns.into() as f64 / 1e3
 }
@@ -89,7 +89,7 @@ pub fn median_of_sorted(sorted: &[f64]) -> f64 {
     }
 }
 
-/// A sorted copy.
+/// Returns a sorted copy of the samples.
 pub fn sorted(samples: &[f64]) -> Vec<f64> {
     let mut sorted = samples.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);

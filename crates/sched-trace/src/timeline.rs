@@ -24,7 +24,7 @@ pub struct Timeline {
 pub struct Run {
     /// Beginning.
     pub start_ns: u64,
-    /// End; `u64::MAX` for a run that had not ended with the trace.
+    /// End; `u64::MAX` for a run that had not ended when the trace ended.
     pub end_ns: u64,
     /// The thread; 0 is the idle task.
     pub pid: i32,
@@ -32,9 +32,9 @@ pub struct Run {
     pub comm: Comm,
     /// Priority of the thread as the kernel traces it.
     pub prio: i32,
-    /// The state in which it left the CPU, if the trace shows it.
+    /// The state in which the thread left the CPU, if the trace shows it.
     pub left: Option<TaskState>,
-    /// False if the switch to it is missing in the trace.
+    /// Whether the trace has the switch to the thread.
     pub entered: bool,
     /// The work item that the thread executed, if the timeline knows items.
     pub item: Option<Item>,
@@ -50,7 +50,7 @@ pub struct Item {
 }
 
 impl WorkRun {
-    /// The item that it executes.
+    /// The item that this run executed.
     pub(crate) fn item(&self) -> Item {
         Item {
             function: self.function,
@@ -82,7 +82,7 @@ impl Run {
 /// The known past of a thread.
 #[derive(Debug, Default)]
 struct Past {
-    /// Runs of the thread, ordered by time: the CPU of each, and its index there.
+    /// Runs of the thread, ordered by time: the CPU of each, and its index among that CPU's runs.
     runs: Vec<(u32, usize)>,
     /// Migrations of the thread, ordered by time.
     migrations: Vec<Migration>,
@@ -162,7 +162,8 @@ impl Timeline {
             let items = self.items.entry(work.pid).or_default();
             let end_ns = work.end_ns.unwrap_or(u64::MAX);
             let before = items.last().copied();
-            // If its end is missing in the trace, an item ends when its worker starts the next one.
+            // If its end is missing from the trace, an item ends when its worker starts the next
+            // one.
             if let Some(last) = items.last_mut() {
                 last.1 = last.1.min(work.start_ns);
             }
@@ -215,7 +216,7 @@ impl Timeline {
         self.switch(cpu, Run::begin(start_ns, task));
     }
 
-    /// Ends a run. A switch names the previous thread, of which a CPU's first run knows only the
+    /// Ends a run. A switch names the previous thread; a CPU's first run knows only that thread's
     /// pid. If another thread was switched in last, the kernel omitted the switch to the thread
     /// that leaves, which cannot have run before its wake-up.
     fn leave(&mut self, event: &Event, task: Task, state: TaskState) {
@@ -279,7 +280,7 @@ impl Timeline {
             .filter(|run| run.end_ns > run.start_ns)
     }
 
-    /// The runs of a thread, on whichever CPU.
+    /// The runs of a thread on all CPUs.
     pub fn runs_of(&self, pid: i32) -> impl Iterator<Item = (u32, Run)> {
         let places = self.threads.get(&pid).map_or(&[][..], |past| &past.runs);
         places.iter().map(|place| self.run(place))

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Trace {
     /// Sorted by time; events with equal times keep the order in which they were written.
     pub events: Vec<Event>,
-    /// Events that the kernel or the recording tool lost. Any value but 0 makes every figure
+    /// Events that the kernel or the recording tool lost. Any value other than 0 makes every figure
     /// doubtful.
     pub lost_events: u64,
     /// The strings that events refer to.
@@ -19,7 +19,7 @@ pub struct Trace {
     pub slices: Vec<Slice>,
     /// Format of the file that the trace was read from; empty for a recording.
     pub format: &'static str,
-    /// The clock of the time stamps, under the kernel's name for it ("mono").
+    /// The clock of the time stamps, by the kernel's name ("mono").
     pub clock: String,
     /// The kernel's release (`uname -r`), if known.
     pub kernel: String,
@@ -39,7 +39,7 @@ pub struct Trace {
 pub struct Thread {
     /// Latest name of the thread.
     pub comm: Comm,
-    /// The process it belongs to; 0 if unknown.
+    /// The process that the thread belongs to; 0 if unknown.
     pub tgid: i32,
     /// Scheduling policy of the thread, if `record` saw only one.
     pub policy: Option<Policy>,
@@ -50,18 +50,18 @@ pub struct Thread {
 pub struct Slice {
     /// The name of the activity: "decompress", "queue", ...
     pub name: String,
-    /// The row it is drawn in; slices of one track should nest or follow one another.
+    /// The row in which the slice is drawn; slices of one track should nest or follow one another.
     pub track: String,
     /// Start, in the clock of the trace.
     pub start_ns: u64,
     /// End, not before the start.
     pub end_ns: u64,
-    /// The thread it ran on, if it belongs to one.
+    /// The thread that the slice belongs to, if any.
     pub pid: Option<i32>,
 }
 
 impl Trace {
-    /// An empty trace of the given clock.
+    /// Creates an empty trace with this clock.
     pub fn new(clock: &str) -> Self {
         Self {
             clock: clock.into(),
@@ -113,9 +113,9 @@ impl Trace {
     }
 
     /// Drops what precedes some CPU's first event or follows some CPU's last one, since lines may
-    /// have been cut off. A CPU that was idle at an edge may simply have been idle for long, so it
-    /// costs at most a quarter of the time. If more than half of the events would go, nothing is
-    /// dropped: one thread may have had a CPU to itself.
+    /// have been cut off. A CPU that was idle at an edge may simply have been idle for long, so at
+    /// most a quarter of the time is dropped because of it. If more than half of the events would
+    /// be dropped, none are: one thread may have had a CPU to itself.
     pub(crate) fn trim(&mut self) {
         /// The CPUs of one recording begin and end within less than this.
         const EDGE_NS: u64 = 10_000_000;
@@ -163,7 +163,7 @@ impl Trace {
         before
     }
 
-    /// Sorts the events by time. Cheap if they are sorted in pieces.
+    /// Sorts the events by time. This is cheap if the events consist of a few sorted pieces.
     pub fn sort(&mut self) {
         self.events.sort_by_key(|event| event.time_ns);
     }

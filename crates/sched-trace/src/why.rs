@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 /// Maximum number of steps of a chain; the beginning of a longer chain is cut off.
 const STEPS: usize = 24;
 
-/// The beginning of a thread's chains.
+/// The kind of event with which a thread's chains begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
@@ -36,7 +36,7 @@ pub enum Origin {
 /// Why a thread did not run for some time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Chain {
-    /// The beginning of the chain.
+    /// The kind of event with which the chain begins.
     pub origin: Origin,
     /// Beginning, in the clock of the trace.
     pub start_ns: u64,
@@ -83,12 +83,12 @@ pub enum Action {
     Sleeps {
         /// The kernel function.
         function: String,
-        /// Whether it waited for a device.
+        /// Whether the thread waited for a device.
         io_wait: bool,
     },
     /// The thread woke the next thread.
     Wakes {
-        /// The CPU on which it ran.
+        /// The CPU on which the waking thread ran.
         cpu: u32,
     },
     /// The thread ran.
@@ -101,20 +101,20 @@ pub enum Action {
     },
     /// The thread waited for a CPU after a wake-up or a preemption.
     Waits {
-        /// The CPU on which it finally ran.
+        /// The CPU on which the thread finally ran.
         cpu: u32,
-        /// The CPU on which it ran before.
+        /// The CPU on which the thread had run before.
         last_cpu: Option<u32>,
         /// True after a preemption.
         preempted: bool,
-        /// Name of the thread behind which it waited longest.
+        /// Name of the thread behind which this thread waited longest.
         behind: Option<Comm>,
         /// That thread's priority as the kernel traces it.
         behind_prio: Option<i32>,
         /// That thread's policy, if `record` noted it.
         behind_policy: Option<Policy>,
-        /// Work queue and function of the item that this thread executed longest meanwhile, since a
-        /// kworker's name does not identify its work.
+        /// Work queue and function of the item on which that thread spent most of this time, since
+        /// a kworker's name does not identify its work.
         behind_work: Option<String>,
     },
     /// An interrupt on this CPU woke the next thread.
@@ -129,7 +129,8 @@ pub enum Action {
 pub struct Chains {
     /// Number of all chains with the same origin.
     pub of: usize,
-    /// Number of waits after a preemption. They begin without a wake-up, so no chain leads to them.
+    /// Number of waits after a preemption. Such waits begin without a wake-up, so no chain leads to
+    /// them.
     pub preemptions: usize,
     /// The longest chains, longest first.
     pub longest: Vec<Chain>,
@@ -140,7 +141,7 @@ pub struct Chains {
 pub struct Doing {
     /// Name of the slice, work queue and function, or interrupt.
     pub name: String,
-    /// How much of the run it took, in microseconds.
+    /// Time within the run that was spent on this, in microseconds.
     pub us: f64,
     /// For a work item: the thread that queued it.
     pub queued_by: Option<i32>,

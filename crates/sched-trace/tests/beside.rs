@@ -28,7 +28,7 @@ use std::process::{Command, Stdio};
 /// Threads with fewer waits are not compared.
 const WAITS: u64 = 5;
 
-/// How often a recording that lacks too much is repeated.
+/// Maximum number of attempts at a recording that does not leave out too many waits.
 const TRIES: usize = 5;
 
 /// The load during recordings: busy threads of four policies, sleepers, a pipe, synchronous writes,
@@ -109,14 +109,15 @@ struct Compared {
     reasons: BTreeMap<&'static str, usize>,
 }
 
-/// The comparisons, by title, in the order of the first of each.
+/// The comparisons, by title, in the order of their first appearance.
 #[derive(Default)]
 struct Table(RefCell<Vec<(String, Compared)>>);
 
 const UNEXPLAINED: &str = "UNEXPLAINED";
 
 impl Table {
-    /// Compares our rows with another program's, and prints each that differs for no reason.
+    /// Compares our rows with another program's, and prints each row that differs for no known
+    /// reason.
     fn compare<K: Ord + std::fmt::Display>(
         &self,
         title: &str,
@@ -148,7 +149,7 @@ impl Table {
         }
     }
 
-    /// Number of rows that differ for no reason.
+    /// Number of rows that differ for no known reason.
     fn unexplained(&self) -> usize {
         let all = self.0.borrow();
         let counts = all.iter().map(|(_, it)| it.reasons.get(UNEXPLAINED));
@@ -190,7 +191,7 @@ struct Perf {
     missing: HashMap<i32, u64>,
     /// Waits by thread in milliseconds, and whether perf omits them.
     waits: HashMap<i32, Vec<(f64, bool)>>,
-    /// Delays that perf has where no wait ends here, by thread in milliseconds.
+    /// Delays that perf reports where we see no wait end, by thread in milliseconds.
     extra: HashMap<i32, Vec<f64>>,
     /// Threads with exit records.
     exited: HashSet<i32>,
@@ -413,7 +414,7 @@ impl<'a> Reader<'a> {
         directory.record(&[&[self.name][..], &words].concat());
     }
 
-    /// perf omits events now and then; a recording with few other waits says little.
+    /// Records again if too many waits are left out, because perf omits events now and then.
     fn record_enough(&self, directory: &Directory) {
         for _ in 0..TRIES {
             self.record(directory);
@@ -422,7 +423,7 @@ impl<'a> Reader<'a> {
                 return;
             }
             let (left_out, waits) = (report.left_out, report.waits.len());
-            println!("{left_out} waits left out beside {waits}: recorded again");
+            println!("{left_out} waits left out, {waits} kept: recorded again");
             println!("{:?}", report.notices);
         }
         panic!("{} leaves too many events out", self.name);
@@ -558,8 +559,8 @@ fn beside_perf(directory: &Directory, readers: &[Reader<'_>], by_old: bool, tabl
     }
 }
 
-/// Compares trace-cmd's text of the other tests' recordings: some machines refuse settings that
-/// trace-cmd insists on.
+/// Compares trace-cmd's text of the other tests' recordings, because some machines refuse settings
+/// that trace-cmd insists on.
 fn beside_trace_cmd(directory: &Directory, table: &Table) {
     for name in [
         "trace-cmd-v6.dat",
@@ -603,5 +604,9 @@ fn each_thread_and_work_item_has_the_figures_of_other_tools_beside_it() {
         }
     }
     table.print();
-    assert_eq!(table.unexplained(), 0, "rows that differ for no reason");
+    assert_eq!(
+        table.unexplained(),
+        0,
+        "rows that differ for no known reason"
+    );
 }

@@ -264,7 +264,7 @@ fn assert_same(ours: &Sums, perfs: &Sums, threads: usize, name: &str) {
 
 #[test]
 fn every_thread_has_the_delays_of_perf_timehist() {
-    // Switches that the kernel did not write, delays that perf has for them, and threads.
+    // Switches that the kernel did not write, delays that perf has for them, and number of threads.
     for (name, missing, unseen, threads) in [
         ("perf-sched", 1, [25232].as_slice(), 22),
         ("perf-7", 12, &[], 10),

@@ -1,6 +1,6 @@
 //! Calls that a sandbox must refuse, for a test in which a server tries them.
 //!
-//! The arguments make a call that is let through fail or do no harm: they refer to no memory, and
+//! A call that is let through fails or does no harm, because its arguments refer to no memory, and
 //! to descriptors and processes that do not exist. A filter decides before the kernel examines
 //! them, and returns EPERM.
 
@@ -17,7 +17,7 @@ pub struct Attempt {
     arguments: &'static [i64],
 }
 
-/// Not a valid descriptor or process.
+/// A number that is no valid descriptor or process.
 const NONE: c_int = -1;
 /// A process number beyond the largest (PID_MAX_LIMIT).
 const ABSENT: c_int = 1 << 30;
@@ -84,11 +84,11 @@ pub const ATTEMPTS: &[Attempt] = attempts! {
 };
 
 impl Attempt {
-    /// Tries the call. EPERM or EACCES means that it was refused; anything else means that it was
-    /// let through.
+    /// Tries the call. EPERM or EACCES means that the call was refused; anything else means that it
+    /// was let through.
     ///
     /// # Errors
-    /// The result of the call; success is also an error, without a number.
+    /// The call was let through: its own error, or one without a number if it succeeded.
     pub fn is_refused(&self) -> Result<(), io::Error> {
         let argument = |at| self.arguments.get(at).copied().unwrap_or(0);
         let [a, b, c, d, e, f] = std::array::from_fn(argument);

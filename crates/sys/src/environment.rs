@@ -7,7 +7,7 @@ use std::io;
 /// in /proc/PID/environ. Copies made earlier remain.
 ///
 /// # Errors
-/// This process has other threads, which may be reading them.
+/// This process has other threads, which may be reading the environment.
 pub fn erase(names: &[&str]) -> io::Result<()> {
     if std::fs::read_dir("/proc/self/task")?.count() != 1 {
         return Err(io::Error::other("other threads use the environment"));

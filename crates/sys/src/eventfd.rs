@@ -23,13 +23,14 @@ impl EventFd {
 
     /// Makes the descriptor readable. Called from any thread.
     pub fn wake(&self) {
-        // It can only fail if the counter is full, and then the descriptor is readable anyway.
+        // The write can only fail if the counter is full, and then the descriptor is readable
+        // anyway.
         let _ = (&self.0).write(&1_u64.to_ne_bytes());
     }
 
     /// Clears the wake-ups so far.
     pub fn clear(&self) {
-        // It fails if there was no wake-up.
+        // The read fails if there was no wake-up.
         let _ = (&self.0).read(&mut [0; 8]);
     }
 }

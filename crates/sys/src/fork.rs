@@ -13,9 +13,9 @@ use crate::inherited::close_all_but;
 /// How long the kernel may still list a thread that has been joined.
 const ENDING: Duration = Duration::from_secs(1);
 
-/// Runs `child` in a new process, which exits with its result (101 if it panics), and returns the
-/// process's ID. The child has one thread, `stdin` as its standard input, the other standard
-/// streams, and the descriptors `keep` under the same numbers.
+/// Runs `child` in a new process, which exits with the result of `child` (101 if `child` panics),
+/// and returns the process's ID. The child has one thread, `stdin` as its standard input, the other
+/// standard streams, and the descriptors `keep` under the same numbers.
 ///
 /// # Errors
 /// This process has other threads: locks that they hold would stay locked in the child. Otherwise
@@ -51,7 +51,7 @@ unsafe fn fork_beside_threads(
             if rustix::stdio::dup2_stdin(&stdin).is_err() {
                 exit_now(101)
             }
-            // Their owners are never dropped in this process.
+            // The values that own the closed descriptors are never dropped in this process.
             close_all_but(keep);
             let code = catch_unwind(AssertUnwindSafe(child)).unwrap_or(101);
             exit_now(code)
@@ -62,7 +62,7 @@ unsafe fn fork_beside_threads(
 
 /// Ends this process immediately, with all of its threads; nothing is flushed or released.
 pub fn exit_now(code: i32) -> ! {
-    // SAFETY: always valid; the process is gone.
+    // SAFETY: always valid; the call does not return.
     unsafe { libc::_exit(code) }
 }
 

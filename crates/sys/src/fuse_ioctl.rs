@@ -24,7 +24,7 @@ pub const fn query_command(number: u8) -> u32 {
 /// Sends `bytes` to the filesystem of `directory`, which modifies them.
 ///
 /// # Errors
-/// ENOTTY if it does not know the command.
+/// ENOTTY if the filesystem does not know the command.
 pub fn query(
     directory: BorrowedFd<'_>,
     number: u8,

@@ -40,7 +40,7 @@ pub enum Event {
 /// An entry that holds a request.
 #[derive(Debug)]
 pub struct Message<'r> {
-    /// Its number, for [`FuseRing::commit`].
+    /// The entry's number, for [`FuseRing::commit`].
     pub number: usize,
     /// The queue that the request came from.
     pub queue: u16,
@@ -115,11 +115,11 @@ pub struct FuseRing {
     // Fields are dropped in this order: the ring first, which ends all commands, then the memory.
     ring: Uring,
     entries: Vec<Entry>,
-    /// Taken from the ring but not yet returned to the caller.
+    /// Events taken from the ring but not yet returned to the caller.
     events: VecDeque<Event>,
     memory: Mapping,
     payload_bytes: usize,
-    /// Some submissions have not been passed to the kernel.
+    /// Whether some submissions have not been passed to the kernel yet.
     pending: bool,
 }
 
@@ -309,7 +309,7 @@ impl FuseRing {
         self.push(&poll);
     }
 
-    /// Whether any entry may still bring requests.
+    /// Whether any entry may still receive requests.
     pub fn is_alive(&self) -> bool {
         self.entries.iter().any(|entry| entry.owner != Owner::Lost)
     }
@@ -330,8 +330,8 @@ impl FuseRing {
         self.push(&entry);
     }
 
-    /// The kernel's refusal of the entries. It arrives before any request can, and if the kernel
-    /// refuses one entry of a ring, it refuses all.
+    /// The kernel's refusal of the entries. The refusal arrives before any request can, and if the
+    /// kernel refuses one entry of a ring, it refuses all.
     fn refusal(&mut self) -> Option<i32> {
         self.take_completions();
         self.events.iter().find_map(|event| match event {

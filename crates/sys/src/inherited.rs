@@ -11,7 +11,7 @@ use rustix::thread::{UnshareFlags, unshare_unsafe};
 /// The first number that is not a standard stream.
 const FIRST: RawFd = 3;
 
-/// Set before `main`: standard output was closed.
+/// Whether standard output was closed at the start; set before `main`.
 static STDOUT_WAS_CLOSED: AtomicBool = AtomicBool::new(false);
 
 /// Whether this process was started with standard output closed. In that case the standard library
@@ -94,9 +94,10 @@ fn close_one_by_one(first: RawFd, last: RawFd) {
 /// closed. Descriptors that other threads open or close from now on are not opened or closed in the
 /// copy.
 ///
-/// For a thread that may be waiting, unkillable, when the process is killed: the table that the
-/// other threads share is then closed without waiting for this thread. The thread must not use
-/// descriptors that other threads open later, and descriptors that it closes stay open for them.
+/// This is for a thread that may be in an unkillable wait when the process is killed: the table
+/// that the other threads share is then closed without waiting for this thread. The thread must not
+/// use descriptors that other threads open later, and descriptors that it closes stay open for the
+/// other threads.
 ///
 /// # Errors
 /// There is no memory, or the call is forbidden.
@@ -105,8 +106,8 @@ pub fn unshare_without(left_out: impl IntoIterator<Item = RawFd>) -> io::Result<
     // the same number for the same file; a number that one side opens later fails with EBADF, or
     // names a file that the other side opened itself.
     unsafe { unshare_unsafe(UnshareFlags::FILES) }?;
-    // Closes them in this thread's table only, in which no number has been reused yet; the owners
-    // close theirs.
+    // Closes the descriptors in this thread's table only, in which no number has been reused yet;
+    // the owners close theirs.
     (0..FIRST).chain(left_out).for_each(close);
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Lending a closure that borrows from the caller's stack to other threads.
 //!
-//! Several workers at once decode a big read directly into the caller's buffer. Their jobs must be
-//! `'static`, but the buffer is not; this module bridges the two for exactly one call.
+//! Several workers decode a big read in parallel, directly into the caller's buffer. Their jobs
+//! must be `'static`, but the buffer is not; this module bridges the two for exactly one call.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,9 +21,9 @@ const PATIENCE: Duration = Duration::from_micros(100);
 /// somewhere is harmless and need not be waited for.
 pub fn lend<R>(work: &(dyn Fn() + Sync), own: impl FnOnce(&Lent) -> R) -> R {
     let short: *const (dyn Fn() + Sync + '_) = work;
-    // SAFETY: only the lifetime in the trait object's type changes, the layout of both pointer
-    // types is the same. The pointer is followed only between `enter` and `leave`, and `Recall`
-    // keeps this frame, and with it the borrow of `work`, alive until that can no longer happen.
+    // SAFETY: only the lifetime in the trait object's type changes; both pointer types have the
+    // same layout. The pointer is followed only between `enter` and `leave`, and `Recall` keeps
+    // this frame, and with it the borrow of `work`, alive until that can no longer happen.
     let work: *const (dyn Fn() + Sync + 'static) = unsafe { std::mem::transmute(short) };
     let lent = Lent(Arc::new(Loan {
         work: Borrowed(work),
@@ -44,8 +44,8 @@ impl Lent {
         let Some(_inside) = Inside::enter(&self.0) else {
             return false;
         };
-        // SAFETY: `Inside` was entered while the loan was open, so `lend` has not returned and
-        // cannot before `Inside` is dropped: the closure behind the pointer is alive.
+        // SAFETY: `Inside` was entered while the loan was open, so `lend` has not returned, and
+        // cannot return before `Inside` is dropped: the closure behind the pointer is alive.
         let work = unsafe { &*self.0.work.0 };
         work();
         true
@@ -93,8 +93,8 @@ impl<'a> Inside<'a> {
         loan.gate
             .fetch_update(Ordering::Acquire, Ordering::Relaxed, enter)
             .is_ok()
-            // Not then_some, which would create the value without entering, and dropping it would
-            // leave.
+            // `then_some` would create the value even if this thread did not enter, and dropping it
+            // would then leave.
             .then(|| Inside(loan))
     }
 }

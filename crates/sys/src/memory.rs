@@ -15,7 +15,7 @@ use rustix::mm::{Advice, MlockFlags, madvise, mlock_with};
 
 use crate::mapping::Mapping;
 
-/// The page size of runs: memory starts at a multiple of it and is split at multiples of it.
+/// The page size of runs, which start and are split only at multiples of this size.
 pub const PAGE_SIZE: usize = 4096;
 
 /// Makes the C library serve all threads from one heap. By default, with one heap per thread,
@@ -29,10 +29,10 @@ pub fn share_one_heap() {
     }
 }
 
-/// A contiguous, exclusively owned piece of anonymous memory. Zeroed when mapped.
+/// A contiguous, exclusively owned piece of anonymous memory. It is zeroed when mapped.
 pub struct Run {
     mapping: Arc<Mapping>,
-    /// Bytes from the start of the mapping.
+    /// Offset in the mapping, in bytes.
     offset: usize,
     /// Length in bytes, never 0.
     length: usize,
@@ -50,7 +50,7 @@ impl Run {
         })
     }
 
-    /// First page within the mapping.
+    /// Index of the run's first page within the mapping.
     pub fn first_page(&self) -> usize {
         self.offset / PAGE_SIZE
     }
@@ -81,7 +81,7 @@ impl Run {
         rest
     }
 
-    /// True if `next` directly follows this run in the same mapping.
+    /// Whether `next` directly follows this run in the same mapping.
     pub fn is_followed_by(&self, next: &Run) -> bool {
         Arc::ptr_eq(&self.mapping, &next.mapping) && self.offset + self.length == next.offset
     }

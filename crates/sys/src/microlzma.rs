@@ -121,7 +121,7 @@ fn error_of(status: lzma::lzma_ret, produced: usize) -> MicroLzmaError {
 }
 
 fn new_stream() -> Box<lzma::lzma_stream> {
-    // SAFETY: an all-zero lzma_stream is what LZMA_STREAM_INIT makes: null pointers, zero
+    // SAFETY: an all-zero lzma_stream is equivalent to LZMA_STREAM_INIT: null pointers, zero
     // numbers, and enumerations that have a member of value 0.
     Box::new(unsafe { std::mem::zeroed() })
 }

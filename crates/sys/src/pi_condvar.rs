@@ -12,7 +12,8 @@ use crate::pi_mutex::PiMutexGuard;
 pub struct PiCondvar {
     /// Counts notifications: a thread sleeps only if there was none since it released the mutex.
     changes: AtomicU32,
-    /// Threads that sleep, or are about to: without any, a notification makes no system call.
+    /// Number of threads that sleep or are about to: if it is 0, a notification makes no system
+    /// call.
     sleepers: AtomicU32,
 }
 

@@ -29,7 +29,7 @@ thread_local! {
     static THREAD: Cell<u32> = const { Cell::new(FREE) };
 }
 
-/// A mutex with priority inheritance and without poisoning: a panic releases it.
+/// A mutex with priority inheritance and without poisoning: a panic of its holder releases it.
 #[derive(Default)]
 pub struct PiMutex<T> {
     word: AtomicU32,
@@ -41,7 +41,7 @@ pub struct PiMutex<T> {
 unsafe impl<T: Send> Sync for PiMutex<T> {}
 
 /// Access to the value; releases the mutex when dropped.
-#[must_use = "the mutex is released at once"]
+#[must_use = "the mutex is released immediately"]
 pub struct PiMutexGuard<'m, T> {
     mutex: &'m PiMutex<T>,
     /// Keeps the guard on its thread, because the thread that locked must unlock.
@@ -105,7 +105,7 @@ impl<T> PiMutex<T> {
                 Ok(()) => break std::sync::atomic::fence(Ordering::Acquire),
                 // AGAIN: the thread that held the lock has released it and is about to end.
                 Err(Errno::INTR | Errno::AGAIN) => {}
-                Err(Errno::DEADLK) => panic!("a thread locks what it holds already"),
+                Err(Errno::DEADLK) => panic!("a thread locks a mutex that it already holds"),
                 Err(_) if self.take(own) => break,
                 Err(_) => std::thread::sleep(PAUSE),
             }

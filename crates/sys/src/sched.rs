@@ -67,7 +67,7 @@ pub fn share_priority<T>(thread: &JoinHandle<T>) -> io::Result<()> {
     let Policy::Fifo(priority) = policy(0)? else {
         return Ok(());
     };
-    // SAFETY: plain numbers, of which some C libraries have more than the kernel does.
+    // SAFETY: the structure holds plain numbers, some of which exist only in certain C libraries.
     let mut parameter: libc::sched_param = unsafe { std::mem::zeroed() };
     parameter.sched_priority = priority.into();
     let number = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;

@@ -17,8 +17,8 @@ pub struct SharedWords<const COUNT: usize>(Mapping);
 impl<const COUNT: usize> SharedWords<COUNT> {
     const BYTES: usize = COUNT * size_of::<AtomicU64>();
 
-    /// Creates the file of new numbers, for [`map`](Self::map). Its size is fixed, so that no
-    /// process can truncate the memory of another.
+    /// Creates the file of new numbers, for [`map`](Self::map). The file's size is fixed, so that
+    /// no process can truncate the memory of another.
     ///
     /// # Errors
     /// There is no memory or no descriptor left.
@@ -46,8 +46,9 @@ impl<const COUNT: usize> SharedWords<COUNT> {
 
     /// The numbers.
     pub fn words(&self) -> &[AtomicU64; COUNT] {
-        // SAFETY: mapped for as long as `self`, on a page, of a file which cannot shrink (sealed);
-        // any bits are valid atomic numbers, and every process accesses them atomically.
+        // SAFETY: mapped for as long as `self` lives, page-aligned, from a file that is sealed
+        // against shrinking; any bits are valid atomic numbers, and every process accesses them
+        // atomically.
         unsafe { self.0.at(0).cast().as_ref() }
     }
 }

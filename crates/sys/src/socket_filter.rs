@@ -1,4 +1,4 @@
-//! Filters the packets that a socket receives, by a program of classic BPF (socket(7),
+//! Filters the packets that a socket receives, with a classic BPF program (socket(7),
 //! SO_ATTACH_FILTER).
 
 use std::io;

@@ -9,7 +9,8 @@ const TYPE_TRACEPOINT: u32 = 2;
 /// `PERF_FLAG_FD_CLOEXEC`.
 const CLOSE_ON_EXEC: libc::c_ulong = 8;
 
-/// The first version of `perf_event_attr`, which every kernel accepts; zero is the plain counter.
+/// The first version of `perf_event_attr`, which every kernel accepts. Fields that are 0 request
+/// nothing beyond plain counting.
 #[repr(C)]
 #[derive(Default)]
 struct Attributes {

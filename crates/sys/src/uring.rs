@@ -28,7 +28,7 @@ const SETUP: IoringSetupFlags = IoringSetupFlags::R_DISABLED
     .union(IoringSetupFlags::NO_MMAP)
     .union(IoringSetupFlags::NO_SQARRAY);
 
-/// Room for the heads, tails and counters in front of the completions, which take less.
+/// Room for the heads, tails and counters in front of the completions, which need less than this.
 const CONTROL_BYTES: usize = 1024;
 
 /// The index of a file that was registered with a ring.
@@ -120,8 +120,8 @@ pub(crate) struct Uring {
 }
 
 impl Uring {
-    /// A ring with room for `slots` submissions, a power of two. It accepts none before it is
-    /// [enabled](Self::enable).
+    /// A ring with room for `slots` submissions, a power of two. It accepts no submission before it
+    /// is [enabled](Self::enable).
     pub(crate) fn disabled(slots: u32) -> io::Result<Self> {
         let count = slots as usize;
         let completions = 2 * count * size_of::<io_uring_cqe>();
@@ -205,10 +205,11 @@ impl Uring {
         Ok(())
     }
 
-    /// Queues a submission for [`enter`](Self::enter); false if there is no room.
+    /// Queues a submission for [`enter`](Self::enter); returns false if there is no room.
     ///
     /// # Safety
-    /// The memory that the submission names must live until it is complete or the ring is closed.
+    /// The memory that the submission names must live until the submission is complete or the ring
+    /// is closed.
     pub(crate) unsafe fn push(&mut self, submission: &Submission) -> bool {
         let head = self.counter(self.submissions_head).load(Ordering::Acquire);
         if self.tail.wrapping_sub(head) >= self.slots {
@@ -216,8 +217,9 @@ impl Uring {
         }
         let slot = (self.tail % self.slots) as usize;
         let place = self.submissions.at(slot * size_of::<Submission>());
-        // SAFETY: inside the memory, whose base is on a page; the kernel does not read this slot
-        // before the tail says that it is filled, and was done with it when it moved the head.
+        // SAFETY: inside the memory, which is page-aligned; the kernel does not read this slot
+        // before the tail says that it is filled, and had finished with the slot when it moved the
+        // head.
         unsafe { place.cast::<Submission>().write(*submission) };
         self.tail = self.tail.wrapping_add(1);
         self.counter(self.submissions_tail)

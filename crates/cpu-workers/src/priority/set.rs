@@ -10,8 +10,8 @@ use sys::sched;
 use crate::Policy;
 use crate::faults::{self, FailPoint};
 
-/// The lowest real-time priority, as for the kernel's own workers (sched_set_fifo_low): before
-/// every ordinary thread, behind every other real-time one.
+/// The lowest real-time priority, as for the kernel's own workers (sched_set_fifo_low): ahead of
+/// every ordinary thread and behind every other real-time one.
 const FIFO_LOW: u8 = 1;
 
 /// First among ordinary threads, like work queues marked WQ_HIGHPRI.
@@ -27,8 +27,7 @@ const NOT_FIRST: &str = "nice -20 refused";
 /// Part of the notice when both real-time priority and nice -20 are refused.
 const NEITHER: &str = "nice -20 is refused too";
 
-/// Keeps one line per refusal: the line about real-time workers also covers the unbound threads
-/// behind them.
+/// Keeps one line per refusal: the line about real-time workers also covers the unbound threads.
 pub(crate) fn merge(lines: &mut Vec<String>) {
     if lines.iter().any(|line| line.contains(NEITHER)) {
         lines.retain(|line| !line.starts_with(NOT_FIRST));
@@ -38,7 +37,7 @@ pub(crate) fn merge(lines: &mut Vec<String>) {
 /// The requested priority of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Wanted {
-    /// Leave the priority as created.
+    /// Leaves the thread's priority as it was at creation.
     Untouched,
     /// The ordinary policy and this nice value.
     Normal { nice: i32 },
@@ -46,15 +45,15 @@ pub(crate) enum Wanted {
     Prompt { nice: i32 },
     /// The nice value -20.
     First,
-    /// SCHED_FIFO 1, or else the best below it: a negative nice value and a short slice, or one of
-    /// them.
+    /// SCHED_FIFO 1, or else the best priority below it: a negative nice value, a short slice, or
+    /// both.
     RealTime,
     /// Like `RealTime`, but any priority granted will do.
     Best,
 }
 
-/// Applies the priority, or the closest one permitted. An error is one line: what was refused, the
-/// priority granted instead, and the remedy.
+/// Applies the priority, or the closest one permitted. An error is one line with what was refused,
+/// the priority granted instead, and the remedy.
 pub(crate) fn apply(tid: i32, wanted: Wanted) -> Result<(), String> {
     match wanted {
         Wanted::Untouched => Ok(()),

@@ -1,4 +1,4 @@
-//! The priority of one thread: which one it should have, and whether it is temporarily lowered.
+//! The priority that a thread should have, and whether it is temporarily lowered.
 
 use sys::pi_mutex::PiMutex;
 use sys::sched;
@@ -40,7 +40,7 @@ impl ThreadPriority {
         }
     }
 
-    /// Takes real-time priority from the calling thread, which must own this.
+    /// Takes real-time priority from the calling thread, which must own this `ThreadPriority`.
     pub(crate) fn lower(&self) {
         self.0.lock().lowered = true;
         let _ = lower_this();
@@ -55,7 +55,7 @@ impl ThreadPriority {
     }
 }
 
-/// Makes the calling thread ordinary. Returns its previous real-time priority.
+/// Makes the calling thread ordinary. Returns the thread's previous real-time priority.
 pub(crate) fn lower_this() -> Option<u8> {
     match sched::policy(0) {
         Ok(sched::Policy::Fifo(priority)) => {

@@ -6,7 +6,8 @@ use std::sync::atomic::AtomicU64;
 use super::histogram::Histogram;
 use super::types::Counts;
 
-/// Written only by the worker's thread, read by any. Has its own cache lines.
+/// Only the worker's thread writes these counters; any thread may read them. They have their own
+/// cache lines.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Counters {

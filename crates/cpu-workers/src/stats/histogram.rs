@@ -1,6 +1,6 @@
 //! A distribution of times, recorded with three plain additions.
 //!
-//! This histogram is finer than the others of the workspace, because `stat` reports its
+//! This histogram is finer than the others in the workspace, because `stat` reports its
 //! percentiles.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,8 +16,8 @@ const SUB: usize = 1 << SUB_BITS;
 const TOP_BIT: u32 = 40;
 const BUCKETS: usize = (TOP_BIT - SUB_BITS + 2) as usize * SUB;
 
-/// All fields are atomic. Only one thread writes them, so no instruction is locked; any thread
-/// reads them. A reader may see a value in one field but not yet in another.
+/// All fields are atomic. Only one thread writes them, so no locked instruction is needed; any
+/// thread may read them. A reader may see a value in one field but not yet in another.
 #[derive(Debug)]
 pub(crate) struct Histogram {
     counts: [AtomicU64; BUCKETS],
@@ -50,7 +50,7 @@ impl Histogram {
             .collect();
         let count: u64 = counts.iter().sum();
         let max_ns = self.max.load(Ordering::Relaxed);
-        // The nearest rank: the first bucket at which the running count reaches that rank.
+        // By nearest rank: the first bucket at which the running count reaches the rank.
         let percentile = |per_mille: u64| {
             let wanted = u128::from(count) * u128::from(per_mille);
             let mut seen = 0_u64;
@@ -74,8 +74,8 @@ impl Histogram {
     }
 }
 
-/// Each value below 16 has its own bucket; above, the highest bit and the next four select the
-/// bucket.
+/// Each value below 16 has its own bucket; for larger values, the highest bit and the next four
+/// select the bucket.
 fn bucket(ns: u64) -> usize {
     if ns < SUB as u64 {
         return ns as usize;

@@ -2,7 +2,7 @@
 
 use sys::pi_mutex::PiMutex;
 
-/// A worker that fails repeatedly must not fill memory.
+/// Maximum number of lines: a worker that fails repeatedly must not fill the memory.
 const LIMIT: usize = 64;
 
 #[derive(Debug, Default)]

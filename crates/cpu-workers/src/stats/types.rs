@@ -5,7 +5,7 @@ use std::fmt;
 use figures::{Shape, Shaped};
 use serde::{Serialize, Serializer};
 
-/// The scheduling policy that a thread really has.
+/// The scheduling policy that a thread actually has.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Policy {
     /// `SCHED_FIFO` with this priority.
@@ -60,11 +60,11 @@ figures::figures! {
     pub struct Summary {
         /// Number of values.
         pub count: u64,
-        /// Their sum.
+        /// Sum of the values.
         pub total_ns: u64,
-        /// The mean; 0 without values.
+        /// The mean; 0 if there are no values.
         pub average_ns: u64,
-        /// The largest, exact.
+        /// The largest value, exact.
         pub max_ns: u64,
         /// Half of the values are at most this.
         pub p50_ns: u64,
@@ -78,32 +78,34 @@ figures::figures! {
 }
 
 figures::figures! {
-    /// One worker. The counters of a CPU outlive its worker: they go on when the CPU comes back.
+    /// Statistics of one worker. The counters of a CPU outlive its worker: they continue when the
+    /// CPU returns.
     #[derive(Clone, Debug, Default, Serialize)]
     pub struct WorkerStats counted by pub(crate) struct Counts {
-        /// Jobs finished, including panicked ones.
+        /// Jobs finished, including those that panicked.
         pub jobs,
-        /// Requests served by its event source (see `serve`).
+        /// Requests served by the worker's event source (see `serve`).
         pub served,
-        /// Jobs and sources that panicked; each was answered with an error.
+        /// Jobs and sources that panicked.
         pub panics => counter "worker_panics_total",
-        /// Number of queued jobs that found it asleep and woke it.
+        /// Number of queued jobs that found the worker asleep and woke it.
         pub wakeups,
     } and {
-        /// The CPU it is pinned to; none for a thread of the unbound pool.
+        /// The CPU that the worker is pinned to; none for a thread of the unbound pool.
         pub cpu: Option<usize>,
         /// The thread's name.
         pub name: String,
         /// The thread's ID; none if there is no worker now (its CPU is offline, or it could not be
         /// created).
         pub tid: Option<i32>,
-        /// The policy the kernel reports for it now.
+        /// The policy that the kernel currently reports for the thread.
         pub policy: Option<Policy>,
-        /// Its nice value, unless it is real-time.
+        /// The thread's nice value, unless it is real-time.
         pub nice: Option<i8>,
-        /// Whether it is asleep with nothing to do.
+        /// Whether the worker is asleep with nothing to do.
         pub idle: bool,
-        /// Jobs waiting now. The unbound threads share one queue and all report its length.
+        /// Number of jobs waiting now. The unbound threads share one queue, and each reports its
+        /// length.
         pub queued: usize,
         /// Jobs finished and requests served.
         pub done: u64,

@@ -83,7 +83,7 @@ impl Sockets {
         })
     }
 
-    /// Sends to the newest source of that worker.
+    /// Sends `byte` to the newest source of the worker of `cpu`.
     fn send(&self, cpu: Option<usize>, byte: u8) {
         let ends = self.ends.lock().unwrap();
         let (_, near) = ends.iter().rev().find(|(other, _)| *other == cpu).unwrap();
@@ -121,7 +121,7 @@ fn the_source_of_a_cpu_that_goes_serves_on_and_is_the_same_when_it_returns() {
     assert!(dropped.contains(&News::Dropped(Some(1))), "{dropped:?}");
 }
 
-/// A source whose replies leave at `flush` or at the next `wait`.
+/// A source that sends its replies at `flush` or at the next `wait`.
 struct Replies {
     waker: Arc<EventFd>,
     sent: Sender<&'static str>,

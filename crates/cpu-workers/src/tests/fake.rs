@@ -36,7 +36,7 @@ impl FakeCpus {
         })
     }
 
-    /// Makes these CPUs usable and has the workers follow.
+    /// Makes these CPUs usable, and has the workers follow the change.
     pub(super) fn set(&self, workers: &Workers, usable: impl IntoIterator<Item = usize>) {
         self.state.lock().unwrap().usable = usable.into_iter().collect();
         workers.check_cpus();
@@ -94,7 +94,7 @@ pub(super) fn start(mode: Mode, cpus: &Arc<FakeCpus>) -> Arc<Workers> {
     Workers::start_on(options(mode), cpus.clone()).unwrap()
 }
 
-/// Queues a job, waits for it, and returns where it ran.
+/// Queues a job, waits for it to run, and returns the CPU of the worker that ran it.
 pub(super) fn where_it_runs(workers: &Workers, cpu: Option<usize>) -> Option<usize> {
     let (sender, receiver) = channel();
     workers.queue(

@@ -39,11 +39,11 @@ fn a_cpu_that_goes_leaves_its_queue_to_its_worker_and_the_rest_to_the_pool() {
     assert_eq!(
         where_it_runs(&workers, Some(1)),
         None,
-        "the unbound pool serves it now"
+        "the unbound pool serves the CPU now"
     );
     assert!(ran.1.try_recv().is_err(), "the old worker is still held up");
     gate.wait();
-    assert_eq!(wait(&ran.1), Some(1), "what was queued there ran there");
+    assert_eq!(wait(&ran.1), Some(1), "the queued job ran on CPU 1");
 }
 
 #[test]

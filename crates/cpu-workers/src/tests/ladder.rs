@@ -57,7 +57,7 @@ fn behind_pinned_workers_a_job_without_a_thread_runs_where_it_is_queued() {
     assert_ne!(
         unbound(),
         std::thread::current().id(),
-        "the next job has one"
+        "a thread ran the next job"
     );
 }
 
@@ -107,7 +107,7 @@ fn a_failed_late_rung_takes_down_what_stood_and_the_next_try_works() {
     assert_eq!(
         threads_called("late_rung"),
         2,
-        "no unbound one before a job"
+        "no unbound thread before a job"
     );
 }
 

@@ -32,15 +32,15 @@ impl Drop for Offline {
     }
 }
 
-/// Waits for an event and follows it.
+/// Waits for an event, then has the workers follow the CPUs.
 fn announced(workers: &Workers) {
     let events = workers.cpu_events().expect("the kernel announces CPUs");
     poll(&mut [PollFd::from_borrowed_fd(events, PollFlags::IN)], None).unwrap();
     workers.check_cpus();
 }
 
-/// The CPU is offline for some tens of milliseconds. Other tests notice that, so only one test does
-/// it.
+/// The CPU is offline for some tens of milliseconds, which other tests notice; therefore only this
+/// test takes a CPU offline.
 #[test]
 fn a_real_cpu_goes_and_returns() {
     const ONLINE: &str = "/sys/devices/system/cpu/cpu1/online";

@@ -40,7 +40,8 @@ fn own_policy() -> sys::sched::Policy {
     sys::sched::policy(0).unwrap()
 }
 
-/// Runs `f` on a thread that may not raise priorities; the threads it starts inherit that.
+/// Runs `f` on a thread that may not raise priorities; the threads that it starts inherit this
+/// limit.
 fn without_privilege(f: impl FnOnce() + Send) {
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -148,7 +149,7 @@ fn a_thread_that_follows_has_what_the_workers_have_until_it_leaves() {
             raise(&workers, Priority::High);
             assert_eq!(own_policy(), before);
             let follows = workers.follow();
-            let at_once = "raised already when it came";
+            let at_once = "a new follower is raised immediately";
             assert_eq!(own_policy(), sys::sched::Policy::Fifo(1), "{at_once}");
             drop(follows);
         });
@@ -243,7 +244,7 @@ fn the_lowest_nice_value_that_the_limit_allows_is_taken() {
     setrlimit(Resource::Nice, before).unwrap();
 }
 
-/// Raises workers like the thread that judges the load of each CPU.
+/// Raises workers as the thread that judges the load of each CPU does.
 #[test]
 fn each_worker_and_those_that_come_have_the_priority_of_their_cpu() {
     let cpus = FakeCpus::new(3, 0..2);

@@ -155,7 +155,7 @@ fn a_worker_with_a_job_is_not_idle() {
         inner.wait();
     };
     workers.queue(Some(1), Box::new(job));
-    assert!(!workers.is_idle(1), "it has a job, started or not");
+    assert!(!workers.is_idle(1), "a job is queued or running");
     assert_eq!(helpers(0, 2), []);
     assert_eq!(helpers(1, 2), [0]);
     wait(&begun.1);
@@ -189,5 +189,5 @@ fn delays_and_run_times_are_counted_per_job() {
         (10, 10, 0)
     );
     assert!(stats.run.max_ns >= stats.run.p50_ns && stats.run.max_ns > 0);
-    assert_eq!(stats.wakeups, 1, "only the first found it asleep");
+    assert_eq!(stats.wakeups, 1, "only the first job woke the worker");
 }

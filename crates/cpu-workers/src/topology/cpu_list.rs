@@ -37,7 +37,7 @@ fn parse(text: &str) -> Option<BTreeSet<usize>> {
 fn range(part: &str) -> Option<RangeInclusive<usize>> {
     let (first, last) = part.split_once('-').unwrap_or((part, part));
     let (first, last) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
-    // The largest kernels support 8192 CPUs; a much larger number is not a CPU.
+    // Kernels support at most 8192 CPUs; a much larger number cannot be a CPU.
     (first <= last && last < 65_536).then_some(first..=last)
 }
 

@@ -18,12 +18,12 @@ pub trait Cpus: Send + Sync + Debug {
     fn usable(&self) -> io::Result<BTreeSet<usize>>;
     /// Pins a thread to one CPU.
     fn pin(&self, tid: i32, cpu: usize) -> io::Result<()>;
-    /// Lets a thread that inherited another's CPU run on all usable ones.
+    /// Lets a thread that inherited another thread's pin run on all usable CPUs.
     fn unpin(&self, tid: i32) -> io::Result<()>;
     /// Whether the thread is pinned to that CPU and no other.
     fn is_pinned(&self, tid: i32, cpu: usize) -> io::Result<bool>;
-    /// Becomes readable when the answer of `usable` may have changed; `None` if the kernel's events
-    /// cannot be received.
+    /// A descriptor that becomes readable when the result of `usable` may have changed; `None` if
+    /// the kernel's events cannot be received.
     fn events(&self) -> Option<BorrowedFd<'_>>;
     /// Drops the events received so far.
     fn clear_events(&self);
@@ -37,13 +37,13 @@ pub trait Cpus: Send + Sync + Debug {
 #[derive(Debug)]
 pub struct SystemCpus {
     events: io::Result<CpuEvents>,
-    /// The affinity of the thread that created this.
+    /// The affinity of the thread that called [`new`](Self::new).
     allowed: CpuSet,
 }
 
 impl SystemCpus {
-    /// Starts to listen. If the kernel's events cannot be received, only periodic checks find
-    /// changes.
+    /// Starts to listen for the kernel's events. If they cannot be received, only periodic checks
+    /// find changes.
     pub fn new() -> io::Result<Self> {
         Ok(SystemCpus {
             events: CpuEvents::listen(),

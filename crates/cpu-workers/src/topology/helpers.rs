@@ -14,14 +14,15 @@ fn cache_siblings(cpu: usize) -> Option<BTreeSet<usize>> {
         let text = fs::read_to_string(format!("{caches}/index{index}/level")).ok()?;
         text.trim().parse().ok()
     };
-    // No machine has indices beyond 0 to 4: two first-level caches and three others.
+    // Machines have indices 0 to 4 at most: two first-level caches and three others.
     let last = (0..8)
         .take_while(|index| level(index).is_some())
         .max_by_key(level)?;
     cpu_list::read(format!("{caches}/index{last}/shared_cpu_list"))
 }
 
-/// The capacity of `cpu`, 1024 for the largest CPUs; the kernel reports it if sizes differ.
+/// The capacity of `cpu`: 1024 for the largest CPUs, and for all CPUs if the kernel reports no
+/// capacities because the sizes are equal.
 fn capacity(cpu: usize) -> u32 {
     let text = fs::read_to_string(format!("/sys/devices/system/cpu/cpu{cpu}/cpu_capacity"));
     text.map_or(1024, |text| text.trim().parse().unwrap_or(1024))

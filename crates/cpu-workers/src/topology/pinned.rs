@@ -43,7 +43,7 @@ struct CpuSlot {
     /// Changed under `plan`.
     resting: PiMutex<Option<Arc<Running>>>,
     /// The worker, and whether it is published, for threads that search for an idle worker without
-    /// a lock. It is created once; a worker that has ended never counts as idle.
+    /// a lock. The worker is created once; if it has ended, it never counts as idle.
     made: OnceLock<Arc<Worker>>,
     is_published: AtomicBool,
     /// Created with the CPU's first worker and kept, so that the counters continue when the CPU
@@ -102,7 +102,7 @@ impl Topology {
         })
     }
 
-    /// Creates, rests and re-pins workers until they match the usable CPUs.
+    /// Creates workers, sets them aside or pins them again until they match the usable CPUs.
     pub(crate) fn reconcile(&self) -> Result<(), Error> {
         faults::check(FailPoint::Cpus).map_err(Error::Cpus)?;
         let usable = self.spawner.cpus.usable().map_err(Error::Cpus)?;
@@ -140,7 +140,7 @@ impl Topology {
                 self.keep_pinned(cpu, &worker);
                 let _plan = self.plan();
                 let mut resting = self.slots[cpu].resting();
-                // The pool has ended in the meantime and taken the worker.
+                // If the pool has ended in the meantime, it has taken the worker.
                 if resting.take().is_some() {
                     match self.slots[cpu].worker.publish(worker) {
                         Ok(()) => self.slots[cpu].is_published.store(true, Ordering::Release),
@@ -173,7 +173,7 @@ impl Topology {
         }
     }
 
-    /// Publishes a worker, with the settings planned while it started.
+    /// Publishes a worker, after applying settings that changed while it started.
     fn publish(&self, cpu: usize, running: Arc<Running>) {
         let plan = self.plan();
         let wanted = plan.wanted_of(cpu);
@@ -203,8 +203,8 @@ impl Topology {
         Ok(())
     }
 
-    /// Pins a worker again: if a CPU left and returned between two checks, or the cpuset changed,
-    /// the pin is gone for good.
+    /// Pins a worker again: if its CPU went offline and returned between two checks, or the cpuset
+    /// changed, the kernel has dropped the pin and does not restore it.
     fn keep_pinned(&self, cpu: usize, worker: &Running) {
         let cpus = &self.spawner.cpus;
         if cpus.is_pinned(worker.tid, cpu).unwrap_or(true) {
@@ -218,7 +218,7 @@ impl Topology {
         }
     }
 
-    /// Empties all slots for good, waits for all jobs, ends all threads.
+    /// Empties all slots for good, waits for all jobs, and ends all threads.
     pub(crate) fn end(&self) {
         self.plan().ended = true;
         let slots = self.slots.iter();
@@ -236,7 +236,7 @@ impl Topology {
         workers.iter().for_each(|worker| worker.join());
     }
 
-    /// Runs `f` with the worker of a CPU, which stays published meanwhile.
+    /// Runs `f` with the worker of a CPU, which stays published until `f` returns.
     pub(crate) fn read<R>(&self, cpu: usize, f: impl FnOnce(Option<&Arc<Running>>) -> R) -> R {
         match self.slots.get(cpu) {
             Some(slot) => slot.worker.read(f),
@@ -244,18 +244,18 @@ impl Topology {
         }
     }
 
-    /// Whether the worker of a CPU has nothing to do. Only a hint, which takes no lock.
+    /// Whether the worker of a CPU has nothing to do. Only a hint: no lock is taken.
     pub(crate) fn is_idle(&self, cpu: usize) -> bool {
         self.slots.get(cpu).is_some_and(CpuSlot::is_idle)
     }
 
-    /// Number of workers now.
+    /// Current number of workers.
     pub(crate) fn count(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// All possible CPUs except `cpu`, in the order in which they help. Empty for a CPU that is not
-    /// possible.
+    /// All possible CPUs except `cpu`, in the order in which they help. Empty if `cpu` is not a
+    /// possible CPU.
     pub(crate) fn helpers(&self, cpu: usize) -> &[usize] {
         self.slots.get(cpu).map_or(&[], |slot| {
             let possible = self.slots.len();
@@ -285,7 +285,8 @@ impl Topology {
         format!("{}/{cpu}", self.name)
     }
 
-    /// Posts the source to all workers and keeps it for future ones; `post` sends it to one worker.
+    /// Posts the source to all workers and keeps it for future ones; `post` sends the source to one
+    /// worker.
     pub(crate) fn attach(
         &self,
         make: &Arc<EventSourceFactory>,
@@ -301,8 +302,8 @@ impl Topology {
         Ok(())
     }
 
-    /// Remembers priorities for future workers, with `all` for CPUs without their own, and calls
-    /// `each` for every current worker with its priority, outside the lock.
+    /// Remembers priorities for future workers, with `all` for CPUs that have none of their own,
+    /// and calls `each` with every current worker and its priority, outside the lock.
     pub(crate) fn want_each(
         &self,
         all: Wanted,
@@ -321,7 +322,7 @@ impl Topology {
         }
     }
 
-    /// The priority of future workers, except on CPUs with their own.
+    /// The priority of future workers, except on CPUs that have their own.
     pub(crate) fn wanted(&self) -> Wanted {
         self.plan().wanted
     }

@@ -6,8 +6,8 @@ use crate::sync::RwLock;
 
 /// A slot is empty while the CPU is offline or if its worker could not be created.
 ///
-/// Threads queue inside `read`. Therefore `unpublish` returns only when none of them is about to
-/// use the worker and all their jobs are in its queue.
+/// Threads queue jobs inside `read`. Therefore `unpublish` returns only when none of them is about
+/// to use the worker and all their jobs are in its queue.
 #[derive(Debug)]
 pub(crate) struct Slot<W> {
     worker: RwLock<Option<Arc<W>>>,
@@ -34,7 +34,7 @@ impl<W> Slot<W> {
         self.read(|worker| worker.cloned())
     }
 
-    /// Fills the slot; returns the worker if the slot is taken.
+    /// Fills the slot, or returns `worker` if the slot is already full.
     pub(crate) fn publish(&self, worker: Arc<W>) -> Result<(), Arc<W>> {
         let mut slot = self
             .worker

@@ -61,16 +61,16 @@ fn instruction(code: u16, jf: u8, k: u32) -> Instruction {
 /// Accepts only messages that begin with `ACTION@/devices/system/cpu/`, because mounts and loop
 /// devices send events too.
 fn cpu_filter() -> Vec<Instruction> {
-    // Load one byte at an offset, or four bytes, the most significant first.
+    // Instructions that load one byte at an offset, or four bytes with the most significant first.
     let load_byte = |at| instruction(0x30, 0, at);
     let load_word = |at| instruction(0x20, 0, at);
-    // Skips `instructions` instructions unless the loaded value equals `value`.
+    // An instruction that skips `instructions` others unless the loaded value equals `value`.
     let skip_unless = |value, instructions| instruction(0x15, instructions, value);
     let end = |received| instruction(0x06, 0, received);
     let mut program = Vec::new();
     for length in ACTION_LENGTHS {
         let path = length + 1;
-        // The number of instructions until the end of this path.
+        // The number of instructions to the end of this path.
         program.extend([
             load_byte(length),
             skip_unless(u32::from(b'@'), 7),
@@ -121,6 +121,6 @@ mod tests {
                 return assert!(!readable());
             }
         }
-        panic!("woken by a device that is no CPU");
+        panic!("woken by a device that is not a CPU");
     }
 }

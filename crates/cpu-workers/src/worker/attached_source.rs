@@ -9,7 +9,8 @@ use std::sync::Arc;
 use crate::worker::parker::Parker;
 use crate::{EventSource, EventSourceFactory, EventSourceState, Waker};
 
-/// How often a source that panics is opened again: one that always panics would burn the CPU.
+/// Maximum number of times that a source that panics is opened again: one that always panics would
+/// keep its CPU busy.
 const RETRIES: u32 = 16;
 
 /// Owned by the worker's thread alone.
@@ -56,8 +57,8 @@ impl AttachedSource {
         self.wait(parker)
     }
 
-    /// Flushes the source before a job runs. If this panics, [`wait`](Self::wait) will panic too,
-    /// and it replaces the source.
+    /// Flushes the source before a job runs. If the flush panics, the next [`wait`](Self::wait)
+    /// panics too and replaces the source.
     pub(crate) fn flush(&mut self) {
         let _ = catch_unwind(AssertUnwindSafe(|| self.source.flush()));
     }

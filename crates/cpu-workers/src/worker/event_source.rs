@@ -12,17 +12,18 @@ pub enum EventSourceState {
     Closed,
 }
 
-/// Replaces a worker's sleep. Created, used and dropped on the worker's own thread.
+/// Something that a worker waits on instead of merely sleeping. It is created, used and dropped on
+/// the worker's own thread.
 pub trait EventSource: Send {
     /// Serves pending requests, or sleeps until one arrives or the [`Waker`] is called. Returns to
     /// let the worker check its queue; spurious returns are allowed.
     ///
-    /// Serve each request inside [`serve`](crate::serve), which counts it and marks the worker as
-    /// busy.
+    /// Implementations serve each request inside [`serve`](crate::serve), which counts it and marks
+    /// the worker as busy.
     fn wait(&mut self) -> EventSourceState;
 
-    /// Sends what [`wait`](Self::wait) would send before it sleeps. Called before the worker runs a
-    /// job, which may take long.
+    /// Sends everything that [`wait`](Self::wait) would send before sleeping. Called before the
+    /// worker runs a job, which may take long.
     fn flush(&mut self) {}
 }
 

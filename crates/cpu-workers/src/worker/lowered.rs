@@ -28,7 +28,7 @@ pub fn lower() {
     }
 }
 
-/// Ends [`lower`]: a worker, or a thread that follows them, receives the current priority of the
+/// Undoes [`lower`]: a worker, or a thread that follows them, receives the current priority of the
 /// workers; any other thread regains its previous priority.
 pub fn raise() {
     if change_shared(ThreadPriority::raise) {
@@ -39,8 +39,8 @@ pub fn raise() {
     }
 }
 
-/// Calls `change` with the calling thread's priority if the thread shares that of the workers;
-/// returns false if not.
+/// Calls `change` with the calling thread's priority if the thread shares the workers' priority;
+/// otherwise returns false.
 fn change_shared(change: impl FnOnce(&ThreadPriority)) -> bool {
     match current_worker() {
         Some(worker) => {

@@ -10,8 +10,8 @@ use crate::sync::{AtomicBool, Condvar, Mutex, lock, wait};
 /// Has its own cache lines, because the owner writes to it with each request.
 #[repr(align(128))]
 pub(crate) struct Parker {
-    /// Guarded by its own lock. A pending wake-up; it persists, so that none is lost between the
-    /// check of the queue and the sleep.
+    /// Guarded by its own lock. A pending wake-up, which persists so that a wake-up between the
+    /// check of the queue and the sleep is not lost.
     token: Mutex<bool>,
     condvar: Condvar,
     /// Guarded by its own lock. The owner sets and clears it while awake; any thread that wakes the
@@ -20,8 +20,8 @@ pub(crate) struct Parker {
     /// Atomic. Whether the owner is registered as idle at its queue. Written under the queue's
     /// lock.
     idle: AtomicBool,
-    /// Atomic. Whether the owner is in a job or serving a request of its event source, regardless
-    /// of `idle`. Written by the owner.
+    /// Atomic. Whether the owner is running a job or serving a request of its event source,
+    /// regardless of `idle`. Written by the owner.
     serving: AtomicBool,
 }
 
@@ -36,7 +36,7 @@ impl Parker {
         })
     }
 
-    /// Sleeps until a token is there, and takes it. Called by the owner only.
+    /// Sleeps until there is a token, and takes it. Only the owner calls this.
     pub(crate) fn park(&self) {
         let mut token = lock(&self.token);
         while !*token {
@@ -66,8 +66,8 @@ impl Parker {
     }
 
     /// Whether the owner is registered as idle at its queue. A push or the close unregisters it
-    /// before waking it, so an owner that wakes for another reason can sleep on without taking the
-    /// lock.
+    /// before waking it, so an owner that wakes for another reason can go back to sleep without
+    /// taking the lock.
     pub(crate) fn is_registered(&self) -> bool {
         self.idle.load(Ordering::Acquire)
     }
@@ -77,14 +77,14 @@ impl Parker {
     }
 
     /// Sets whether the owner is serving, and returns the previous state. Only the owner calls
-    /// this, so no exchange is needed.
+    /// this, so no atomic exchange is needed.
     pub(crate) fn set_serving(&self, serving: bool) -> bool {
         let before = self.serving.load(Ordering::Relaxed);
         self.serving.store(serving, Ordering::Release);
         before
     }
 
-    /// Whether the owner is in a job or a request.
+    /// Whether the owner is running a job or serving a request.
     pub(crate) fn is_serving(&self) -> bool {
         self.serving.load(Ordering::Acquire)
     }

@@ -1,4 +1,4 @@
-//! The queue of one worker, or of the unbound pool: first in, first out, without a bound.
+//! The queue of one worker, or of the unbound pool: first in, first out, of unlimited length.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -93,7 +93,8 @@ impl<T> JobQueue<T> {
         Taken::Idle
     }
 
-    /// Call this after a sleep, whatever ended it. Returns true if a push or the close did.
+    /// Must be called after each sleep, whatever ended it. Returns true if a push or the close
+    /// ended it.
     pub(crate) fn leave_idle(&self, me: &Arc<Parker>) -> bool {
         let mut state = lock(&self.state);
         me.set_idle(false);

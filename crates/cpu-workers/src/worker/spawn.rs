@@ -19,7 +19,7 @@ pub(crate) struct Running {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// Parameters of every thread.
+/// Parameters that all threads share.
 pub(crate) struct Spawner {
     pub(crate) cpus: Arc<dyn Cpus>,
     /// Nice value of the thread that started the workers.
@@ -27,8 +27,9 @@ pub(crate) struct Spawner {
 }
 
 impl Spawner {
-    /// Returns once the thread is named, pinned, has its priority and is about to read its queue,
-    /// or once it has ended because one of these steps failed. A refused priority is not a failure.
+    /// Returns once the thread is named and pinned, has its priority, and is about to read its
+    /// queue, or once it has ended because one of these steps failed. A refused priority is not a
+    /// failure.
     pub(crate) fn spawn(&self, worker: Worker, wanted: Wanted) -> io::Result<Running> {
         faults::check(match worker.cpu {
             Some(cpu) => FailPoint::WorkerThread(cpu),
@@ -48,7 +49,7 @@ impl Spawner {
             let (worker, cpus) = (Arc::clone(&worker), Arc::clone(&self.cpus));
             move || {
                 if inherits {
-                    // If this fails, the pool still serves, on fewer CPUs than it may use.
+                    // If this fails, the pool still works, but on fewer CPUs than it may use.
                     let _ = cpus.unpin(priority::own_tid());
                 }
                 if settle(&worker, &*cpus, wanted, ready) {
@@ -123,12 +124,12 @@ impl Running {
         if let Some(thread) = thread
             && thread.thread().id() != thread::current().id()
         {
-            // Panics are caught inside, so the result contains nothing of interest.
+            // The thread catches panics itself, so the result contains nothing of interest.
             let _ = thread.join();
         }
     }
 
-    /// Steps 2 to 5 of the end of a worker (see `worker.rs`).
+    /// Steps 2 to 5 of the end of a worker (see `thread.rs`).
     pub(crate) fn end(&self) {
         self.worker.queue.close();
         self.join();

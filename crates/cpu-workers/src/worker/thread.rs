@@ -1,9 +1,10 @@
 //! One worker: the loop of its thread, and its interface to other threads.
 //!
 //! How a worker ends, so that no job is lost:
-//! 1. Its slot is emptied after all threads inside `Slot::read` have queued (`Slot::unpublish`).
-//! 2. Its queue is closed, which wakes it. A later push returns the job, which then goes to the
-//!    unbound pool.
+//! 1. Its slot is emptied after all threads inside `Slot::read` have queued their jobs
+//!    (`Slot::unpublish`).
+//! 2. Its queue is closed, which wakes the worker. A later push returns the job, which then goes to
+//!    the unbound pool.
 //! 3. The worker takes the queued jobs in order and runs them.
 //! 4. The queue returns `Closed`: the worker closes its mailbox, drops its source and returns.
 //! 5. Its thread is joined.
@@ -37,7 +38,7 @@ pub struct WorkerContext {
     pub started_ns: u64,
 }
 
-/// One job. Its argument holds the CPU and the times of its run.
+/// One job. The argument holds the CPU and the times of the job's run.
 pub type Job = Box<dyn FnOnce(&WorkerContext) + Send>;
 
 /// Maximum number of jobs in a row before a worker polls its event source, so that neither starves.
@@ -90,7 +91,7 @@ pub(crate) fn current_worker() -> Option<Arc<Worker>> {
     CURRENT.with_borrow(|current| current.as_ref().map(|(worker, _)| Arc::clone(worker)))
 }
 
-/// Counts `work` as one request served by the calling worker: `stats()` reports its run time, and
+/// Counts `work` as one request served by the calling worker: `stats()` reports the run time, and
 /// the worker is not idle meanwhile. On other threads this only runs `work`. For event sources.
 pub fn serve<R>(work: impl FnOnce() -> R) -> R {
     CURRENT.with_borrow(|current| match current {
@@ -142,7 +143,7 @@ impl Worker {
         self.queue.len() == 0 && !self.parker.is_serving()
     }
 
-    /// Asks the worker to open a source; false if it has ended.
+    /// Asks the worker to open a source; returns false if the worker has ended.
     pub(crate) fn post(&self, attach: Attach) -> bool {
         let mut mailbox = self.mailbox.lock();
         let Some(letters) = mailbox.as_mut() else {
@@ -192,8 +193,8 @@ impl Worker {
         CURRENT.set(None);
     }
 
-    /// Sleeps, registered as idle, until anything but requests at the source may need attention:
-    /// requests are served without a lock.
+    /// Sleeps, registered as idle, until something other than requests at the source may need
+    /// attention; requests are served without taking a lock.
     fn sleep(&self, source: &mut Option<AttachedSource>) {
         while source.is_some() {
             self.pass(source, AttachedSource::wait);

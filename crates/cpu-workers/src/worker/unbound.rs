@@ -1,8 +1,8 @@
 //! The unbound pool: threads that are not pinned and share one queue. It always exists and takes
 //! the jobs of empty slots.
 //!
-//! Behind pinned workers the pool is rarely used, so it starts without a thread; a job that finds
-//! no idle thread adds one, up to the limit.
+//! As a fallback for pinned workers the pool is rarely used, so it starts without a thread; a job
+//! that finds no idle thread adds one, up to the limit.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -34,14 +34,14 @@ pub(crate) struct UnboundPool {
 #[derive(Default)]
 struct Threads {
     running: Vec<Arc<Running>>,
-    /// Number of threads tried so far, including failures.
+    /// Number of threads that the pool has tried to create so far.
     tried: usize,
     /// Whether the pool has ended and creates no more threads.
     ended: bool,
 }
 
 impl UnboundPool {
-    /// Creates a pool without threads, which may have at most `most`.
+    /// Creates a pool that has no threads yet, and will have at most `most`.
     pub(crate) fn new(
         name: &str,
         most: usize,
@@ -60,8 +60,8 @@ impl UnboundPool {
         }
     }
 
-    /// Creates all threads. One is enough to continue; a thread that cannot be created causes a
-    /// notice.
+    /// Creates all threads. One thread is enough to continue; a thread that cannot be created
+    /// causes a notice.
     pub(crate) fn fill(&self) -> Result<(), Error> {
         match self.grow_to(self.most) {
             Some(source) if self.lock().running.is_empty() => Err(Error::UnboundPool {
@@ -77,7 +77,7 @@ impl UnboundPool {
         self.lock().running.clone()
     }
 
-    /// Creates threads up to the limit, and returns all.
+    /// Creates threads up to the limit, and returns all threads.
     pub(crate) fn all_threads(&self) -> Vec<Arc<Running>> {
         self.grow_to(self.most);
         self.threads()
@@ -100,7 +100,7 @@ impl UnboundPool {
         Ok(())
     }
 
-    /// Runs everything that is queued, then ends.
+    /// Runs all queued jobs, then ends the threads.
     pub(crate) fn end(&self) {
         self.queue.close();
         let threads = {

@@ -1,4 +1,4 @@
-//! The promises of the pool.
+//! Tests what the pool guarantees.
 
 use super::*;
 

@@ -26,7 +26,7 @@ pub(super) struct Hidden {
 impl Hidden {
     pub fn of(trace: &Trace) -> Self {
         let mut left: HashSet<i32> = HashSet::new();
-        // By CPU, the thread that entered it, and when.
+        // For each CPU, the thread that entered it, and when.
         let mut current: BTreeMap<u32, (i32, u64)> = BTreeMap::new();
         let mut stays: BTreeMap<i32, Vec<(u64, u64)>> = BTreeMap::new();
         for event in &trace.events {
@@ -61,7 +61,7 @@ impl Hidden {
     }
 
     /// Whether hidden threads explain a contradiction of this thread between these times; `single`
-    /// says whether one missing event would explain it.
+    /// says whether one missing event would explain the contradiction.
     pub fn explains(&self, pid: i32, single: bool, from_ns: u64, until_ns: u64) -> bool {
         self.has(pid) || single && touches(&self.blind, from_ns, until_ns)
     }

@@ -36,7 +36,7 @@ const UNCOUNTED_NS: u64 = 500_000_000;
 /// Maximum number of silences examined for a notice.
 const NOTED: usize = 16;
 
-/// Maximum number of intervals kept per CPU; beyond it they are merged.
+/// Maximum number of intervals kept per CPU; if there are more, they are merged.
 const INTERVALS: usize = 10_000;
 
 /// The completeness of the events of a CPU in an interval.
@@ -47,7 +47,7 @@ pub enum Coverage {
     Whole,
     /// Some events are missing.
     Broken,
-    /// Nothing contradicts their completeness, and nothing proves it.
+    /// Nothing contradicts the completeness of the events, and nothing proves it.
     Unknown,
 }
 
@@ -60,7 +60,7 @@ pub struct Interval {
     pub from_ns: u64,
     /// End.
     pub until_ns: u64,
-    /// The completeness of its events.
+    /// How complete the events in the interval are.
     pub coverage: Coverage,
     /// The evidence that events are missing.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -74,8 +74,8 @@ pub struct Completeness {
     pub intervals: Vec<Interval>,
     /// Times at which another recording begins within the trace.
     pub seams: Vec<u64>,
-    /// Whether the recorder counted the events of all CPUs and lost none: the kernel did not write
-    /// any that are missing.
+    /// Whether the recorder counted the events of all CPUs and lost none: the kernel never wrote
+    /// the events that are missing.
     pub is_counted: bool,
     /// Contradictions in the events, each of which proves that some are missing.
     pub proofs: u64,
@@ -83,12 +83,13 @@ pub struct Completeness {
     silences: Vec<(u64, u64)>,
     /// The silences in which threads were runnable.
     paused: Vec<(u64, u64)>,
-    /// Why events are known to be missing.
+    /// Proofs that events are missing.
     known: Vec<Proof>,
     /// Broken intervals of all CPUs, merged, ordered by time.
     broken: Vec<(u64, u64)>,
-    /// Threads of which the kernel omitted events, and in which intervals. If a recorder counted
-    /// all events, any contradiction shows an omission; otherwise only an isolated one does.
+    /// Threads some of whose events the kernel omitted, and the intervals in which it did. If a
+    /// recorder counted all events, any contradiction shows an omission; otherwise only an isolated
+    /// one does.
     omitted: BTreeMap<i32, Vec<(u64, u64)>>,
 }
 
@@ -130,7 +131,7 @@ pub fn of(trace: &Trace) -> Completeness {
 /// Separates contradictions that can be explained without a gap in the trace from the others.
 ///
 /// A gap contradicts several threads, or breaks a chain of switches. A single missing event
-/// contradicts only one thread: the kernel did not write it, or a recorder omits single ones.
+/// contradicts only one thread: the kernel did not write it, or the recorder omits single events.
 fn judged(proofs: Vec<Proof>, trace: &Trace) -> (Vec<Proof>, Vec<Proof>) {
     let hidden = Hidden::of(trace);
     let (mut omitted, others): (Vec<Proof>, Vec<Proof>) = proofs
@@ -160,7 +161,7 @@ fn judged(proofs: Vec<Proof>, trace: &Trace) -> (Vec<Proof>, Vec<Proof>) {
 }
 
 impl Completeness {
-    /// Merges what is known, by CPU.
+    /// Merges the proofs of each CPU into intervals.
     fn join(&mut self, trace: &Trace, span: (u64, u64)) {
         let by_cpu = joined(self.known.clone());
         let broken = by_cpu.values().flatten();
@@ -199,8 +200,8 @@ impl Completeness {
         !self.broken.is_empty()
     }
 
-    /// Threads of which the kernel omitted single events, and the times at which the trace shows
-    /// that.
+    /// Threads with single events that the kernel omitted, and the times at which the trace shows
+    /// this.
     pub(crate) fn omitted(&self) -> impl Iterator<Item = (i32, u64)> {
         let all = self.omitted.iter();
         all.flat_map(|(pid, all)| all.iter().map(|(_, until)| (*pid, *until)))
@@ -219,7 +220,7 @@ impl Completeness {
         let after = self.silences.partition_point(|(_, end)| *end <= from_ns);
         let silence = self.silences.get(after);
         touches(&self.broken, from_ns, until_ns)
-            // Only a silence that lies within the wait counts: there are events at its edges.
+            // Only a silence within the wait counts: there are events at the silence's edges.
             || silence.is_some_and(|(start, end)| *start >= from_ns && *end <= until_ns)
     }
 

@@ -12,29 +12,29 @@ use super::witness::Proof;
 use crate::{Kind, Task, Trace};
 use std::collections::{BTreeMap, HashMap};
 
-/// The shortest pause of all CPUs, longer than threads' turns.
+/// Minimum length of a pause of all CPUs, longer than threads' turns.
 const PAUSE_NS: u64 = 20_000_000;
 
-/// The shortest silence of one CPU, much longer than threads' turns.
+/// Minimum length of a silence of one CPU, much longer than threads' turns.
 const SILENCE_NS: u64 = 100_000_000;
 
 /// Maximum number of gaps examined per wait; more would add nothing.
 const GAPS: usize = 16;
 
-/// Number of a thread's waits, or runs, that show what is usual for it.
+/// Number of waits, or runs, needed to show what is usual for a thread.
 const USUAL: usize = 20;
 
 /// Factors by which a pause and a silence must exceed the usual waits.
 const MUCH: [u64; 2] = [2, 4];
 
-/// Priorities below it are real-time.
+/// Priorities below this are real-time.
 const REALTIME: i32 = 100;
 
 /// A wait for a CPU.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waited {
     pub task: Task,
-    /// The CPU it was queued on.
+    /// The CPU on which the thread was queued.
     pub cpu: u32,
     pub start_ns: u64,
     pub end_ns: u64,
@@ -111,7 +111,7 @@ impl Gap {
     }
 }
 
-/// Lengths by thread, in ascending order.
+/// Lengths of waits or of runs, by thread, in ascending order.
 type Lengths = HashMap<i32, Vec<u64>>;
 
 /// How long threads usually wait, and how long real-time threads usually run.
@@ -141,7 +141,7 @@ impl Usual {
     }
 }
 
-/// Whether a thread has many lengths of which few are this long.
+/// Whether a thread has many lengths, few of which are this long.
 fn is_unusual(lengths: &Lengths, pid: i32, length: u64) -> bool {
     let all = lengths.get(&pid).filter(|all| all.len() >= USUAL);
     let long = |all: &Vec<u64>| all.len() - all.partition_point(|of| *of < length);

@@ -21,12 +21,12 @@ const CASES: [Case; 22] = [
         &[Some(1)],
     ),
     (
-        "but not where its sleep is not in the trace: it may have been about to sleep",
+        "a second waking proves nothing if the thread may have been about to sleep",
         "0 0 5 S 1; 10 0 1 waking 7; 20 0 1 waking 7; 30 0 1 S 7",
         &[],
     ),
     (
-        "nor after a wake-up that raced with going to sleep",
+        "a second waking proves nothing after a wake-up that raced with going to sleep",
         "0 0 0 R 7; 10 1 1 waking 7; 5000 0 7 S 0; 6000 1 1 waking 7; 6010 0 0 R 7",
         &[],
     ),
@@ -36,12 +36,12 @@ const CASES: [Case; 22] = [
         &[Some(1)],
     ),
     (
-        "which is a single migration that was not written if it stands alone",
+        "a single missing migration may be one that the kernel did not write",
         "0 0 7 S 1; 1 0 1 migrate 9 1 0; 10 0 1 waking 7 1; 12 0 1 migrate 7 1 0; 20 0 1 S 7",
         &[],
     ),
     (
-        "which proves nothing in a trace without migrations",
+        "a thread may sleep where nothing brought it in a trace without migrations",
         "0 0 7 S 1; 10 0 1 waking 7 1; 20 0 1 S 7",
         &[],
     ),
@@ -61,27 +61,27 @@ const CASES: [Case; 22] = [
         &[Some(1)],
     ),
     (
-        "unless it is the last thread of several CPUs: that of the recorder, which stops them",
+        "a recorder that stops one CPU after another is the last thread of several CPUs",
         "0 1 0 R 7; 5 0 1 S 2; 9 0 2 S 7",
         &[],
     ),
     (
-        "a thread runs elsewhere, and its CPU writes no more",
+        "a thread runs elsewhere, and its previous CPU writes no more events",
         "0 1 0 R 7; 5 0 1 S 2; 9 0 2 S 7; 12 0 7 S 3",
         &[Some(1)],
     ),
     (
-        "a switch that the kernel omits is none of these",
+        "a switch that the kernel omits proves nothing",
         "0 1 0 R 7; 5 0 1 S 2; 9 0 2 S 7; 20 1 3 S 0",
         &[],
     ),
     (
-        "an idle CPU that runs nothing of what is queued there is not recorded any more",
+        "an idle CPU that runs no thread queued there is no longer recorded",
         "0 1 5 S 0; 10 0 1 waking 7 1; 11 0 1 wakeup 7 1; 900000 0 1 S 2",
         &[Some(1)],
     ),
     (
-        "a busy one may take long",
+        "a busy CPU may take long to run a thread queued there",
         "0 1 0 R 5; 10 0 1 waking 7 1; 11 0 1 wakeup 7 1; 900000 0 1 S 2",
         &[],
     ),
@@ -91,7 +91,7 @@ const CASES: [Case; 22] = [
         &[None],
     ),
     (
-        "the wake-up of a thread that begins is an event of its own",
+        "the first wake-up of a new thread is a separate event",
         "0 0 1 waking 8; 5 0 1 thread 7; 6 0 1 new 7; 7 0 1 thread 6; 8 0 1 new 6; 20 0 1 S 7; 25 0 7 S 6; 30 0 6 waking 8",
         &[],
     ),
@@ -101,22 +101,22 @@ const CASES: [Case; 22] = [
         &[None],
     ),
     (
-        "a single one was woken by an event that the kernel did not write",
+        "a single thread without a wake-up may lack an event that the kernel did not write",
         "0 0 1 waking 8; 5 0 7 S 1; 20 0 1 S 7; 30 0 7 waking 8",
         &[],
     ),
     (
-        "threads that a hidden one woke, whose events are not recorded, prove nothing",
+        "threads woken by a hidden thread, whose events are not recorded, prove nothing",
         "0 0 1 waking 8; 1 0 1 S 7; 2 0 7 S 6; 3 0 6 S 99; 9 0 5 S 7; 12 0 7 S 99; 15 0 6 S 5; 20 0 5 waking 8",
         &[],
     ),
     (
-        "nor does a hidden one that is woken twice: another hidden one was before and after it",
+        "a hidden thread woken twice between runs of another hidden thread proves nothing",
         "0 0 1 S 99; 5 0 2 S 98; 8 0 2 S 99; 10 0 3 S 98; 12 0 3 waking 98; 15 0 3 waking 98; 20 0 3 S 1",
         &[],
     ),
     (
-        "which proves nothing while a recorder starts on one CPU after another",
+        "a missing wake-up proves nothing while a recorder starts on one CPU after another",
         "0 0 1 waking 8; 5 0 7 S 1; 20 0 1 S 7; 30 0 7 waking 8; 40 1 5 waking 9",
         &[],
     ),

@@ -24,7 +24,8 @@ pub(super) struct Proof {
     pub pid: i32,
     pub from_ns: u64,
     pub until_ns: u64,
-    /// Whether one missing event would explain it: a wake-up or a migration of this thread.
+    /// Whether one missing event would explain the contradiction: a wake-up or a migration of this
+    /// thread.
     pub single: bool,
     pub reason: String,
 }
@@ -56,8 +57,8 @@ pub(super) fn proofs(trace: &Trace) -> Vec<Proof> {
 }
 
 /// The times between which a recorder that starts and stops one CPU after another (perf) records
-/// all of them. Contradictions outside are due to that, unless starting or stopping took more than
-/// a small part of the recording.
+/// all of them. Contradictions outside these times are due to that, unless starting or stopping
+/// took more than a small part of the recording.
 fn edges(trace: &Trace) -> Option<(u64, u64)> {
     let (first, last) = trace.span()?;
     let (begun, ended) = wakes(&trace.events)?;
@@ -103,7 +104,7 @@ enum Doing {
     Woken,
     /// Preempted.
     Ready,
-    /// Woken after a preemption: it was about to sleep.
+    /// Woken after a preemption: the thread had been about to sleep.
     ReadyWoken,
 }
 
@@ -111,7 +112,7 @@ enum Doing {
 struct Thread {
     doing: Doing,
     comm: Comm,
-    /// The CPU it runs on, is queued on, or slept on.
+    /// The CPU that the thread runs on, is queued on, or slept on.
     cpu: Option<u32>,
     /// The time since which the state is known.
     at_ns: u64,
@@ -126,15 +127,16 @@ struct Cpu {
     current: i32,
     /// Time of the CPU's last event.
     at_ns: u64,
-    /// Whether that thread has since entered another CPU. Its switch away from here is then
-    /// missing, unless the next switch shows that the kernel omitted it.
+    /// Whether the thread `current` has since entered another CPU. Its switch away from here is
+    /// then missing, unless the next switch shows that the kernel omitted it.
     left_unseen: bool,
 }
 
 #[derive(Debug, Default)]
 struct Witness {
     migrates: bool,
-    /// All wake-ups are recorded between these times, at which some CPUs began or ended.
+    /// All wake-ups between these times are recorded; before and after, some CPUs were not recorded
+    /// yet or no longer recorded.
     recorded: Option<(u64, u64)>,
     /// The same times; `None` if the kernel may omit the switch that a wake-up follows.
     wakes: Option<(u64, u64)>,
@@ -280,8 +282,8 @@ impl Witness {
     }
 
     /// Handles a thread that follows itself, which means that the format does not name the previous
-    /// one (compact Perfetto): one of the threads queued here ran, and its switch is missing in the
-    /// trace.
+    /// one (compact Perfetto): one of the threads queued here ran, and its switch is missing from
+    /// the trace.
     fn unseen_on(&mut self, cpu: u32) {
         for thread in self
             .threads

@@ -17,7 +17,7 @@ pub(crate) struct Decoder {
     layouts: Vec<Option<Layout>>,
     common_pid: Option<Field>,
     addresses: Addresses,
-    /// Records of known events that could not be read.
+    /// Number of records of known events that could not be read.
     pub broken: u64,
 }
 
@@ -45,7 +45,7 @@ impl Decoder {
         decoder
     }
 
-    /// Adds the event of a record to the trace, if its kind is read.
+    /// Adds the event of a record to the trace, if events of its kind are read.
     pub fn record(&mut self, trace: &mut Trace, time_ns: u64, cpu: u32, record: &[u8]) {
         let Some(id) = COMMON_TYPE.int(record) else {
             self.broken += 1;

@@ -20,10 +20,11 @@ pub(crate) struct Field {
 /// How to find a field's data.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) enum Location {
-    /// At its offset.
+    /// At the field's offset.
     #[default]
     Here,
-    /// `__data_loc`: the value at its offset has the offset (low half) and the length of the data.
+    /// `__data_loc`: the value at the field's offset holds the offset (low half) and the length of
+    /// the data.
     Absolute,
     /// `__rel_data_loc`: like `Absolute`, but the offset is relative to the end of the field.
     Relative,
@@ -48,7 +49,7 @@ impl EventFormat {
         (!format.name.is_empty()).then_some(format)
     }
 
-    /// The field of that name.
+    /// The field with this name.
     pub fn field(&self, name: &str) -> Option<Field> {
         let mut fields = self.fields.iter();
         fields.find(|(n, _)| n == name).map(|&(_, field)| field)

@@ -18,7 +18,7 @@ const PADDING: u32 = 29;
 const TIME_EXTEND: u32 = 30;
 const TIME_STAMP: u32 = 31;
 
-/// Result of reading a page: counts, and losses before it.
+/// Result of reading a page: the number of records, and of events lost before the page.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct PageSummary {
     /// Events lost just before the page; at least 1 if the kernel did not count them.
@@ -66,7 +66,7 @@ pub(crate) fn records(
                 at += 4;
             }
             TIME_STAMP => {
-                // 59 bits; the rest comes from the previous time.
+                // The entry has 59 bits of the time; the rest comes from the previous time.
                 time = (u64::from(next()?) << 27 | delta) | (time & 0xf8 << 56);
                 at += 4;
             }
@@ -82,7 +82,7 @@ pub(crate) fn records(
                 let record = data.get(start..start.saturating_add(length));
                 each(time, record.ok_or("a record longer than its page")?);
                 summary.records += 1;
-                // Lengths are in bytes, entries are aligned to words.
+                // Lengths are in bytes; entries are aligned to words.
                 at = start + length.next_multiple_of(4);
             }
         }

@@ -20,8 +20,8 @@ impl Addresses {
             .or_insert_with(|| names.intern(&format!("{address:#x}")))
     }
 
-    /// Replaces provisional names by symbols; a notice says how many remain unresolved, and has the
-    /// remedy.
+    /// Replaces provisional names with symbols; a notice gives the number of unresolved names and
+    /// the remedy.
     pub fn resolve(&self, trace: &mut Trace, kallsyms: &mut dyn BufRead, remedy: &'static str) {
         if self.0.is_empty() {
             return;

@@ -1,7 +1,7 @@
 //! The tracing data section shared by trace.dat and perf.data: page layout, event formats, symbols.
 //!
-//! trace.dat up to version 6 begins with it; perf.data stores it as a feature section. See
-//! trace-cmd.dat.v6(5).
+//! trace.dat up to version 6 begins with this section; perf.data stores it as a feature section.
+//! See trace-cmd.dat.v6(5).
 
 use super::format::{EventFormat, PageLayout};
 use crate::error::Fault;

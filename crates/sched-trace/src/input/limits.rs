@@ -6,21 +6,21 @@ use crate::error::Fault;
 /// Highest number of simultaneous threads on a 64-bit kernel (`PID_MAX_LIMIT`).
 const THREADS: usize = 4 << 20;
 
-/// Total bytes of all interned strings: functions, work queues, file names.
+/// Maximum total size in bytes of all interned strings: functions, work queues, file names.
 const NAME_BYTES: usize = 256 << 20;
 
-/// Bytes of the names of slices and tracks.
+/// Maximum total size in bytes of the names of slices and tracks.
 pub(crate) const LABEL_BYTES: usize = 256 << 20;
 
-/// Bounds of a reader. A trace that exceeds one is refused.
+/// Bounds of a reader. A trace that exceeds one of them is refused.
 #[derive(Clone, Debug)]
 pub struct ReadOptions {
-    /// Events to keep in memory (up to 80 bytes each).
+    /// Maximum number of events to keep in memory (up to 80 bytes each).
     pub max_events: usize,
-    /// Slices and tracks of slices to keep in memory.
+    /// Maximum number of slices, and of their tracks, to keep in memory.
     pub max_slices: usize,
-    /// Total bytes that all compressed parts of the file may unpack to. Only one part is in memory
-    /// at a time.
+    /// Maximum total size in bytes that all compressed parts of the file may unpack to. Only one
+    /// part is in memory at a time.
     pub max_unpacked_bytes: u64,
 }
 

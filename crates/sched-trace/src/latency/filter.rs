@@ -10,13 +10,13 @@ pub struct Filter<'a> {
     pub from_ns: Option<u64>,
     /// Only waits that ended before this time.
     pub until_ns: Option<u64>,
-    /// Only threads whose name, work queue or work function this accepts.
+    /// Only threads with a name, work queue or work function that this function accepts.
     pub name: Option<&'a dyn Fn(&str) -> bool>,
-    /// Only these threads.
+    /// Only threads whose pid this function accepts.
     pub pids: Option<&'a dyn Fn(i32) -> bool>,
-    /// Only waits that ended on these CPUs.
+    /// Only waits that ended on a CPU that this function accepts.
     pub cpus: Option<&'a dyn Fn(u32) -> bool>,
-    /// Only waits of workers for work items, or within them.
+    /// Only waits of workers before or within work items.
     pub items: bool,
 }
 
@@ -46,7 +46,8 @@ impl Filter<'_> {
             })
     }
 
-    /// Whether the filter accepts a thread's activity at a time on a CPU, whether it waits or not.
+    /// Whether the filter accepts the activity of a thread on a CPU at a given time, waiting or
+    /// not.
     pub fn accepts_thread(&self, report: &Report, pid: i32, cpu: u32, time_ns: u64) -> bool {
         self.in_time(time_ns)
             && self.cpus.is_none_or(|cpus| cpus(cpu))

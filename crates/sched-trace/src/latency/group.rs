@@ -8,7 +8,7 @@ use crate::{Comm, Name};
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 
-/// The things that a row of waits can represent.
+/// How waits are grouped into rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupBy {
     /// One thread.
@@ -25,15 +25,15 @@ pub enum GroupBy {
 /// The waits of one row. Times are microseconds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
-    /// The (latest) name; for a process, that of its first thread.
+    /// The latest name of the thread; for a process, the name of its first thread.
     pub comm: Comm,
     /// The thread or process; for several threads of one name, their lowest pid.
     pub pid: i32,
     /// Number of threads that waited.
     pub threads: usize,
-    /// The work queue, if grouped by it and known.
+    /// The work queue, if rows are work queues and its name is known.
     pub workqueue: Option<Name>,
-    /// The function, if grouped by it.
+    /// The work function, if rows are work queues.
     pub function: Option<Name>,
     /// Waits after wake-ups; for a work queue, those of its workers for these items.
     pub wakeup: Summary,
@@ -45,7 +45,7 @@ pub struct Group {
     pub queue_delay: Summary,
     /// Time from start to end of an item.
     pub run: Summary,
-    /// Whether the figures of this row may be relied on. They may not be even in a valid table.
+    /// Whether the figures of this row may be relied on. Even in a valid table this may be false.
     pub valid: bool,
 }
 
@@ -104,7 +104,7 @@ impl Report {
     }
 
     /// Whether the filter selects anything: a wait, even one that outlasts the trace, or a work
-    /// item. Without a filter everything is selected, even if that is nothing.
+    /// item. Without a filter this is always true.
     pub fn selects(&self, filter: &Filter<'_>) -> bool {
         let open = || {
             self.unfinished

@@ -1,4 +1,4 @@
-//! The JSON of `trace latency`. Its names are stable.
+//! The JSON of `trace latency`. The names of its fields are stable.
 
 use super::filter::Filter;
 use super::group::GroupBy;

@@ -66,7 +66,8 @@ struct Thread {
     life: u32,
     /// The CPU on which the thread last ran.
     last_cpu: Option<u32>,
-    /// Thread and CPU that are waking this running thread, if the wake-up has not completed.
+    /// The thread that is waking this running thread, and the CPU of the wake-up, if it has not
+    /// completed.
     waker: Option<(i32, u32)>,
     /// Indices of this worker's waits that are not attributed to a work item yet.
     open_waits: Vec<usize>,
@@ -199,7 +200,7 @@ impl Machine {
     }
 
     /// Handles a thread that follows itself, which means that the format does not name the previous
-    /// one: one of the threads queued here ran, and its switch is missing in the trace.
+    /// one: one of the threads queued here ran, and its switch is missing from the trace.
     fn unseen_between(&mut self, pid: i32, cpu: u32) {
         self.missing_switches += 1;
         *self.missing.entry((self.part, pid)).or_default() += 1;
@@ -222,8 +223,8 @@ impl Machine {
         }
     }
 
-    /// Returns the previous thread of a switch. Compact formats omit it: it is the one switched in
-    /// before.
+    /// Returns the previous thread of a switch. Compact formats omit it: it is the thread that was
+    /// switched in last.
     fn known_prev(&self, prev_pid: i32, cpu: u32) -> i32 {
         if prev_pid != UNKNOWN_PID {
             return prev_pid;

@@ -14,10 +14,10 @@ pub struct Report {
     pub waits: Vec<Wait>,
     /// Executed work items, ordered by their start.
     pub works: Vec<WorkRun>,
-    /// Events that the trace lost. Any value but 0 makes the figures invalid.
+    /// Events that the trace lost. Any value other than 0 makes the figures invalid.
     pub lost_events: u64,
-    /// Waits that had not ended when the trace ended, longest first; not among `waits`. Here each
-    /// ends with the trace, although it lasted longer.
+    /// Waits that had not ended when the trace ended, longest first; not among `waits`. In this
+    /// list each ends with the trace, although it actually lasted longer.
     pub unfinished: Vec<Wait>,
     /// Waits that began before the trace; not among `waits`.
     pub dropped_at_edges: u64,
@@ -28,15 +28,15 @@ pub struct Report {
     /// Threads that ran without a wake-up in the trace after they had gone to sleep in it (wake-ups
     /// were not recorded, or were lost); not among `waits`.
     pub unexplained_runs: u64,
-    /// Switches read from one thread to another.
+    /// Number of switches from one thread to another.
     pub switches: u64,
-    /// Switches that are provably missing in the trace: a thread left a CPU that another thread had
-    /// entered last. Some kernels write no `sched_switch` when a CPU's idle task stops idling,
+    /// Switches that are provably missing from the trace: a thread left a CPU that another thread
+    /// had entered last. Some kernels write no `sched_switch` when a CPU's idle task stops idling,
     /// after that CPU was taken offline and back.
     pub missing_switches: u64,
     /// Missing switches by thread, each of which hides a wait.
     pub(super) missing: BTreeMap<Concerned, u64>,
-    /// `left_out` by thread, without those that ended with a recording.
+    /// `left_out` by thread, except waits that ended with a recording.
     pub(super) left_out_of: BTreeMap<Concerned, u64>,
     /// `unexplained_runs` by thread.
     pub(super) unexplained: BTreeMap<Concerned, u64>,
@@ -48,8 +48,7 @@ pub struct Report {
     pub format: &'static str,
     /// The CPUs that wrote events, in ascending order.
     pub cpus: Vec<u32>,
-    /// The clock of the time stamps, under the kernel's name for it; empty if the trace does not
-    /// say.
+    /// The clock of the time stamps, by the kernel's name; empty if the trace does not say.
     pub clock: String,
     /// How the kernel schedules, as far as the trace shows.
     pub scheduler: SchedulerSettings,
@@ -80,7 +79,7 @@ impl Report {
 pub struct Wait {
     /// When the thread became runnable.
     pub start_ns: u64,
-    /// When it started running.
+    /// When the thread started to run.
     pub end_ns: u64,
     /// The thread.
     pub pid: i32,
@@ -98,7 +97,8 @@ pub struct Wait {
     pub last_cpu: Option<u32>,
     /// The event that started the wait.
     pub kind: WaitKind,
-    /// The thread that woke it, or that replaced it on the CPU where it was preempted.
+    /// The thread that woke the waiting thread, or that replaced it on the CPU where it was
+    /// preempted.
     pub caused_by: i32,
     /// The CPU on which the wake-up or preemption happened.
     pub caused_on: u32,
@@ -127,19 +127,19 @@ pub enum WaitKind {
 /// One execution of a work item.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WorkRun {
-    /// When it was queued, if within the trace.
+    /// When the item was queued, if the trace shows it.
     pub queued_ns: Option<u64>,
-    /// The thread that queued it, if within the trace.
+    /// The thread that queued the item, if the trace shows it.
     pub queued_by: Option<i32>,
-    /// When its worker started it.
+    /// When the item started.
     pub start_ns: u64,
-    /// When it ended, if the trace shows it.
+    /// When the item ended, if the trace shows it.
     pub end_ns: Option<u64>,
     /// The worker thread.
     pub pid: i32,
-    /// The CPU it started on.
+    /// The CPU on which the item started.
     pub cpu: u32,
-    /// The function it executes.
+    /// The function that the item executes.
     pub function: Name,
     /// The work queue, if known; for a kthread_worker the name of its threads.
     pub workqueue: Option<Name>,

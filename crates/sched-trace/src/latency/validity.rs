@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// More than one missing event per this many waits makes the figures of a thread invalid.
 const TOLERATED: u64 = 100;
 
-/// The same limit for a table of which only some rows are valid. It applies if the recorder counted
+/// The same limit for a table in which only some rows are valid. It applies if the recorder counted
 /// all events: then the kernel did not write the missing ones, and each row says whether it is
 /// affected.
 const TOLERATED_IN_TABLE: u64 = 20;
@@ -28,7 +28,7 @@ pub struct Missing {
 }
 
 impl Missing {
-    /// Whether too many are missing for the figures of these threads to be valid.
+    /// Whether too many events are missing for the figures of these threads to be valid.
     pub fn spoils(self) -> bool {
         self.exceeds(TOLERATED)
     }
@@ -42,7 +42,8 @@ impl Missing {
 /// make up for an incomplete one.
 pub(super) struct Tally {
     threads: BTreeMap<Concerned, Missing>,
-    /// Waits that are left out. They affect rows only: a table has most of its waits.
+    /// Waits that are left out. They affect only rows: a table as a whole still has most of its
+    /// waits.
     left_out: BTreeMap<Concerned, u64>,
     parts: usize,
     /// Missing switches. A switch concerns two threads, but is missing only once.
@@ -85,7 +86,7 @@ impl Tally {
         parts
     }
 
-    /// Whether these threads miss few enough events in each recording.
+    /// Whether few enough events of these threads are missing from each recording.
     pub fn is_whole(&self, pids: &BTreeSet<i32>) -> bool {
         let mut parts = vec![Missing::default(); self.parts];
         for (at, part) in parts.iter_mut().enumerate() {
@@ -116,12 +117,12 @@ impl Report {
         sum
     }
 
-    /// Missing events of the threads that the filter accepts, by one of their waits or by name.
+    /// Missing events of the threads that the filter accepts by name or by one of their waits.
     pub fn missing_of(&self, filter: &Filter<'_>) -> Missing {
         self.missing(self.concerned(filter))
     }
 
-    /// Accepts the threads that have waits the filter accepts.
+    /// Returns a function that accepts the threads with a wait that the filter accepts.
     fn concerned(&self, filter: &Filter<'_>) -> impl Fn(i32) -> bool + use<> {
         let of = || self.accepted(filter).map(|wait| wait.pid).collect();
         let concerned: Option<BTreeSet<i32>> = (!filter.accepts_all()).then(of);
@@ -146,7 +147,8 @@ impl Report {
     }
 
     /// Whether single rows may be relied on, whatever else is missing: the recorder counted all
-    /// events and they are present, so each row says whether the kernel omitted some of its own.
+    /// events and they are present, so each row says whether the kernel omitted events of its
+    /// threads.
     pub fn has_rows(&self, filter: &Filter<'_>) -> bool {
         self.is_readable(filter) && self.completeness.is_counted
     }
@@ -179,7 +181,7 @@ impl Report {
             })
     }
 
-    /// Whether nothing that any figure needs is lost or unreadable.
+    /// Whether everything that the figures need is present and readable.
     pub(super) fn is_readable(&self, filter: &Filter<'_>) -> bool {
         let spoils =
             |notice: &Notice| notice.spoils_figures() || filter.by_name() && notice.spoils_names();

@@ -32,7 +32,8 @@ pub(super) struct Works {
     home: HashMap<Name, Option<Name>>,
     /// Functions that softirqs execute: they are queued on BH queues, or start in the idle task.
     softirqs: HashSet<Name>,
-    /// Workers that have slept as they do between items since they started their last one.
+    /// Workers that have gone to sleep, as they do between items, since they started their last
+    /// item.
     rested: HashSet<i32>,
     /// Whether the trace has the ends of work queue items, and of kthread_worker items.
     ends: bool,
@@ -122,8 +123,8 @@ impl Works {
         self.runs.push(run);
     }
 
-    /// Notes the end of the item that the softirq of this CPU executes, or else of this thread's
-    /// item.
+    /// Notes the end of the item that the softirq of this CPU executes or, if there is none, of
+    /// this thread's item.
     pub fn end(&mut self, time_ns: u64, pid: i32, cpu: u32) {
         let softirq = self.open.remove(&Runner::Softirq(cpu));
         if let Some(index) = softirq.or_else(|| self.open.remove(&Runner::Worker(pid))) {
@@ -132,7 +133,7 @@ impl Works {
     }
 
     /// Notes that a worker goes to sleep outside of any item. Unless the trace has the ends of
-    /// items, its last item has ended.
+    /// items, the worker's last item has ended.
     pub fn sleep(&mut self, pid: i32) {
         self.rested.insert(pid);
         let (ends, kthread_ends) = (self.ends, self.kthread_ends);

@@ -18,24 +18,24 @@ const CPUS: usize = 1 << 16;
 pub(super) struct Bundles {
     /// Functions that appear as addresses, because the trace was recorded without symbols.
     pub addresses: Addresses,
-    /// Bundles that report lost events before them.
+    /// Number of bundles that report lost events before them.
     pub lossy: u64,
-    /// Bundles that contain an error of the recorder's parser.
+    /// Number of bundles that contain an error of the recorder's parser.
     pub faulty: u64,
     /// Per CPU, the time of the last event before its first bundle.
     before: HashMap<u64, u64>,
-    /// By CPU, how its bundles follow one another.
+    /// How the bundles of each CPU follow one another.
     pub chains: HashMap<u32, Chain>,
 }
 
 /// The bundles of one CPU. Each bundle has the time of the last event before it.
 #[derive(Debug, Default)]
 pub(super) struct Chain {
-    /// Events of all kinds.
+    /// Number of events of all kinds.
     pub events: u64,
     /// The last event of the previous bundle.
     last_ns: u64,
-    /// Bundles that continue the previous one, and the beginnings of those that do not.
+    /// Number of bundles that continue the previous one, and the beginnings of those that do not.
     pub followed: u64,
     pub breaks: Vec<u64>,
     /// Beginnings of bundles that report lost events before them.
@@ -151,7 +151,7 @@ fn clock(number: u64) -> &'static str {
         .unwrap_or("")
 }
 
-/// The data found for an event that is read.
+/// The type and values of an event; `None` if events of its kind are not read.
 type Found<'a> = Option<(&'static EventType, Values<'a>)>;
 
 /// The values of an event that has its own message. Missing numbers are 0, and missing strings

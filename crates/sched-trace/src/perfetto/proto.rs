@@ -44,5 +44,5 @@ pub(super) const SLICE_BEGIN: u64 = 1;
 pub(super) const SLICE_END: u64 = 2;
 
 /// The scheduling policy in `ProcessTree.Thread`: our own field, since Perfetto has none for it.
-/// Its readers skip fields that they do not know.
+/// Perfetto's readers skip fields that they do not know.
 pub(super) const POLICY: u32 = 7201;

@@ -39,7 +39,7 @@ fn broken(offset: u64, reason: &str) -> Fault {
     Fault::broken(FORMAT, offset, reason)
 }
 
-/// Reads the next packet; returns the number of bytes it takes in the file.
+/// Reads the next packet; returns the number of bytes that it takes up in the file.
 fn next(file: &mut impl BufRead, packet: &mut Vec<u8>, offset: u64) -> Result<Option<u64>, Fault> {
     if file.fill_buf()?.is_empty() {
         return Ok(None);
@@ -85,7 +85,7 @@ struct Reader {
     sequences: Sequences,
     tracks: Tracks,
     lost: LostEvents,
-    /// Time at which the recording had started.
+    /// Time at which all data sources of the recording had started.
     started_ns: u64,
     /// Which of the packets that occur once per recording were read.
     once: [bool; 3],
@@ -139,8 +139,9 @@ impl Reader {
         Ok(self.limits.check(&self.trace)?)
     }
 
-    /// Begins a recording if this is one of the packets that occur once in each: its configuration,
-    /// its ID, its system; or if its statistics begin after those of the previous one have ended.
+    /// Begins a recording if this packet is of a kind that occurs once in each recording
+    /// (configuration, ID, system), or if it begins statistics after those of the previous
+    /// recording have ended.
     fn begin_recording(&mut self, packet: &[u8]) -> Result<(), Stop> {
         let tags = [
             packet::TRACE_CONFIG,

@@ -10,9 +10,9 @@ use std::collections::HashMap;
 #[derive(Default)]
 pub(super) struct Tracks {
     tracks: HashMap<u64, Track>,
-    /// Slices that have begun, over all tracks.
+    /// Number of slices that have begun, on all tracks together.
     open: usize,
-    /// Bytes of the names of tracks and slices.
+    /// Total size in bytes of the names of tracks and slices.
     label_bytes: usize,
 }
 

@@ -26,7 +26,8 @@ impl Sequences {
         self.symbols.contains_key(&sequence)
     }
 
-    /// Notes that a packet of this sequence follows; `clear` drops everything interned before it.
+    /// Notes that a packet of this sequence follows; `clear` drops everything interned before this
+    /// packet.
     pub fn begin(&mut self, sequence: u64, clear: bool) -> Result<(), Stop> {
         let symbols = self.symbols.entry(sequence).or_default();
         if clear {

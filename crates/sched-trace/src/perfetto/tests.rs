@@ -255,7 +255,7 @@ fn compact_and_compressed_events_give_the_same_waits() {
 
 /// Two CPUs, one of which has overwritten everything before 1000 ns. Thread 50 runs there from 1100
 /// ns on, and 51 from 1200 ns; on the other CPU a new thread runs at 500, 600, 1100 and 1200 ns.
-/// trace_processor has three slices from 1100 ns on, and one that begins each CPU.
+/// trace_processor has three slices from 1100 ns on, and one at the beginning of each CPU.
 #[test]
 fn a_ring_buffer_counts_from_where_all_cpus_have_events() {
     let columns = |bundle: &mut Message, cpu: u64, before: u64, times: &[u64], pids: &[u64]| {

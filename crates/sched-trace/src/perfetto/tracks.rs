@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 const TRACKS: u64 = 0x1000;
 const THREADS: u64 = 1 << 32;
 
-/// Descriptors first, then begins and ends, ordered by time on each track.
+/// Descriptors first, then beginnings and ends, ordered by time on each track.
 pub(super) fn packets(trace: &Trace, offset: u64) -> Vec<Message> {
     let lanes = lanes(trace);
     let mut packets = Vec::new();
@@ -45,7 +45,8 @@ fn lanes(trace: &Trace) -> Lanes<'_> {
     lanes
 }
 
-/// Whether a slice fits into a lane: no slice that is open when it starts ends before it does.
+/// Whether a slice fits into a lane: no slice that is open when the new one starts may end before
+/// the new one ends.
 fn fits(lane: &[&Slice], slice: &Slice) -> bool {
     let open = lane
         .iter()

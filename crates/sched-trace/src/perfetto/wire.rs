@@ -17,7 +17,7 @@ pub(super) enum Value<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// The number; 0 for anything else.
+    /// The number; 0 if the value is not a number.
     pub fn number(self) -> u64 {
         match self {
             Self::Number(number) => number,
@@ -25,7 +25,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The bytes; none for anything else.
+    /// The bytes; none if the value is not bytes.
     pub fn bytes(self) -> &'a [u8] {
         match self {
             Self::Bytes(bytes) => bytes,
@@ -34,7 +34,7 @@ impl<'a> Value<'a> {
     }
 }
 
-/// A message is truncated or not a protocol buffer.
+/// The error for a message that is truncated or not a protocol buffer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Cut;
 

@@ -239,7 +239,7 @@ fn body(trace: &Trace, event: &Event, message: &mut Message) {
     });
 }
 
-/// Puts a number into the first field, a text into the second.
+/// Puts a number into the first field, and a text into the second.
 fn put_value(message: &mut Message, value: Value<'_>, [number, text]: [u32; 2]) {
     match value {
         Value::Number(value) => message.number(number, value),

@@ -12,7 +12,7 @@ thread_local! {
     static PARSING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `parse`; `None` if it panicked, without a message on standard error.
+/// Runs `parse`; `None` if `parse` panicked, which prints no message on standard error.
 pub(super) fn without_panic<T>(parse: impl FnOnce() -> T) -> Option<T> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {

@@ -31,7 +31,7 @@ pub fn open(path: &Path, options: &ReadOptions) -> Result<Trace> {
     read(file, path, options)
 }
 
-/// Reads a trace of any known format from its bytes; `path` names it in errors.
+/// Reads a trace of any known format from its bytes; errors call it `path`.
 pub fn read(file: impl Read + Seek, path: &Path, options: &ReadOptions) -> Result<Trace> {
     read_any(file, path, options).map_err(|fault| fault.at(path))
 }
@@ -117,7 +117,7 @@ fn is_text(head: &[u8]) -> bool {
     head.iter().all(printable) && (ascii || known)
 }
 
-/// The beginning of an unknown file, and how to convert it if that is known.
+/// Describes the beginning of an unknown file, and how to convert the file if that is known.
 fn describe(head: &[u8], path: &Path) -> String {
     let path = path.display();
     match head {

@@ -41,12 +41,13 @@ const LOST_SAMPLES: u32 = 13;
 const CONVERT: &str = "run: perf script --ns --show-lost-events \
                        -F comm,pid,tid,cpu,time,event,trace -i FILE > trace.txt";
 
-/// How to name functions: on the machine where it recorded, perf finds the kernel's symbols.
+/// How to name functions: perf finds the kernel's symbols on the machine where it recorded.
 const NAME_FUNCTIONS: &str = "where perf recorded, as root, run: perf script --ns \
                               --show-lost-events -F comm,pid,tid,cpu,time,event,trace -i FILE > \
                               trace.txt";
 
-/// Prefix of the name of the kernel's mapping. A symbol follows, whose address is the offset.
+/// Prefix of the name of the kernel's mapping. It is followed by a symbol, whose address is the
+/// mapping's offset.
 const KERNEL: &str = "[kernel.kallsyms]";
 
 /// Reads a whole trace. Records that are not needed are never passed to the library.
@@ -124,7 +125,7 @@ fn recorded_cpus(events: &[AttributeDescription]) -> usize {
         .map_or(0, |event| event.event_ids.len())
 }
 
-/// Notes the online CPUs that are missing in the file because of `perf record -C`.
+/// Notes the online CPUs that are missing from the file because of `perf record -C`.
 fn not_recorded(trace: &mut Trace) {
     let seen: BTreeSet<u32> = trace.events.iter().map(|event| event.cpu).collect();
     for cpu in trace.claims.cpus.difference(&seen) {
@@ -136,8 +137,8 @@ fn not_recorded(trace: &mut Trace) {
     }
 }
 
-/// A symbol at the kernel's start and its address, if this record has them: MMAP, or MMAP2 if perf
-/// records build IDs (6.19 and later).
+/// A symbol at the kernel's start and its address, if the record is of a kind that has them: MMAP,
+/// or MMAP2 if perf records build IDs (6.19 and later).
 fn kernel_start(record: &RawEventRecord<'_>) -> Option<(String, u64)> {
     if ![RecordType::MMAP, RecordType::MMAP2].contains(&record.record_type) {
         return None;
@@ -298,7 +299,7 @@ fn check_sections(file: &mut (impl Read + Seek)) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Walks the EVENT_DESC section, since the library allocates by the counts in it.
+/// Walks the EVENT_DESC section, since the library allocates memory according to its counts.
 fn check_event_desc<R: Read>(reader: &mut ByteReader<R>, length: u64) -> Result<(), Fault> {
     let events = u64::from(reader.u32("the number of events")?);
     let attr = u64::from(reader.u32("the size of an event's attributes")?);

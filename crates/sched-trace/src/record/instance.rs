@@ -11,7 +11,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Instances of this process so far, so that each recorder has its own directory.
+/// Number of instances that this process has created, so that each recorder has its own directory.
 static INSTANCES: AtomicU32 = AtomicU32::new(0);
 
 /// The clock of the time stamps: CLOCK_MONOTONIC, as [`now_ns`](super::now_ns) reads it.
@@ -22,7 +22,7 @@ const PREFIX: &str = "erofast-";
 /// The directory `instances/erofast-PID.NUMBER`; disabled and removed on drop.
 #[derive(Debug)]
 pub(super) struct Instance {
-    /// Tells recorders in other PID namespaces that this one is alive.
+    /// Tells recorders in other PID namespaces that this recorder is alive.
     _lock: Option<File>,
     dir: PathBuf,
     // Declared after `dir`: the instance is removed before its filesystem is unmounted.
@@ -173,7 +173,8 @@ impl Drop for Instance {
     }
 }
 
-/// Removes instances of dead processes, which would record forever. One in use is busy and stays.
+/// Removes instances of dead processes, which would record forever. An instance in use is busy, so
+/// it stays.
 fn remove_orphans(instances: &Path) {
     for entry in fs::read_dir(instances).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -186,7 +187,8 @@ fn remove_orphans(instances: &Path) {
         };
         let pid = name.to_str().and_then(number);
         let dead = pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists());
-        // A recorder in another PID namespace is not in our /proc, but it holds its lock.
+        // A recorder in another PID namespace is not in our /proc, but holds the lock of its
+        // instance.
         if dead && lock(&entry.path()).is_some() {
             let _ = fs::write(entry.path().join("tracing_on"), "0");
             let _ = fs::remove_dir(entry.path());
@@ -208,7 +210,7 @@ mod tests {
     #[test]
     fn recorders_of_another_pid_namespace_are_left_alone_and_dead_ones_removed() {
         let instances = std::env::temp_dir().join(format!("erofast-test-{}", std::process::id()));
-        // Beyond the largest pid of Linux, so no process here has it.
+        // Beyond the largest pid of Linux, so no process here has such a pid.
         let [elsewhere, dead] = ["4194305", "4194306.1"].map(|pid| {
             let dir = instances.join(format!("{PREFIX}{pid}"));
             fs::create_dir_all(&dir).unwrap();
@@ -220,7 +222,8 @@ mod tests {
         drop(held);
         let left = fs::read_dir(&dead).map_or(0, Iterator::count);
         fs::remove_dir_all(&instances).unwrap();
-        // In tracefs an instance's files are removed with it; elsewhere `tracing_on` was written.
-        assert_eq!(left, 1, "a dead one is switched off");
+        // In tracefs an instance's files are removed with it; in this ordinary directory
+        // `tracing_on` remains.
+        assert_eq!(left, 1, "the instance of a dead recorder is switched off");
     }
 }

@@ -56,7 +56,7 @@ pub struct Recorder {
     instance: Instance,
     formats: Vec<EventFormat>,
     layout: PageLayout,
-    /// Losses that earlier traces have reported.
+    /// Number of lost events that earlier traces have reported.
     lost_before: u64,
     /// Threads noted at the start; kept until the first trace is taken.
     noted: policies::Noted,
@@ -210,7 +210,8 @@ fn boot_offset_ns() -> u64 {
     if ahead < 1_000_000 { 0 } else { ahead }
 }
 
-/// Looks up in /proc the process of each thread that is still alive and has none yet.
+/// Looks up in /proc the process of each thread that is still alive and whose process is not known
+/// yet.
 fn threads_of_proc(trace: &mut Trace) {
     let threads = &mut trace.threads;
     for (pid, thread) in threads.iter_mut().filter(|(_, thread)| thread.tgid == 0) {

@@ -49,7 +49,7 @@ pub(super) struct Pipes {
     files: Vec<File>,
     pages: Vec<Pages>,
     page: usize,
-    /// The most pages that one CPU's buffer holds, which limits one round of reading.
+    /// Maximum number of pages in one CPU's buffer, which limits one round of reading.
     round: usize,
     kept: usize,
 }
@@ -108,8 +108,8 @@ impl Pipes {
     }
 }
 
-/// Reads a page and returns its bytes; 0 if there is nothing to read, or if the CPU's buffer is
-/// gone.
+/// Reads a page and returns its number of bytes; 0 if there is nothing to read, or if the CPU's
+/// buffer is gone.
 fn read(file: &mut File, page: &mut [u8]) -> usize {
     loop {
         match file.read(page) {
@@ -162,7 +162,7 @@ impl Drop for Drainer {
     }
 }
 
-/// Sleeps until a buffer is half full (`buffer_percent`); false when the recording stops.
+/// Sleeps until a buffer is half full (`buffer_percent`); returns false when the recording stops.
 fn wait(files: &[File], gone: &OwnedFd) -> bool {
     let mut fds = vec![PollFd::new(gone, PollFlags::IN)];
     fds.extend(files.iter().map(|file| PollFd::new(file, PollFlags::IN)));

@@ -32,7 +32,7 @@ fn tells_all_switches(trace: &Trace) -> bool {
 
 const SLEEPS: usize = 50;
 
-/// A thread with this name repeatedly sleeps and is woken by its timer.
+/// Runs a thread with this name that repeatedly sleeps and is woken by its timer.
 fn sleeper(name: &str) {
     let sleeps = || (0..SLEEPS).for_each(|_| thread::sleep(Duration::from_millis(1)));
     thread::Builder::new()
@@ -87,8 +87,8 @@ fn every_sleep_of_a_thread_gives_one_wait() {
         }
         let waits = wakeups(&trace, "st-sleeper");
         // A busy machine occasionally preempts the sleeper on its way to sleep: its timer then
-        // finds it runnable, so it does not wait. Its creation adds a wait, if it has its name by
-        // then.
+        // finds it runnable, so it does not wait. The sleeper's creation adds a wait, if the thread
+        // has its name by then.
         let (woken, preempted) = counts(&trace, "st-sleeper");
         assert!(woken >= SLEEPS, "{drain:?}: {woken} wake-ups");
         let expected = woken.saturating_sub(preempted)..=woken + 1;
@@ -118,7 +118,7 @@ fn pieces_taken_while_recording_add_up() {
     sleeper("st-unseen");
     recorder.resume().unwrap();
     let second = recorder.stop().unwrap();
-    // Every sleep is ended by a waking. On a busy machine a timer may fire before its thread is
+    // Every sleep ends with a wake-up. On a busy machine a timer may fire before its thread is
     // really asleep; in that case there is nothing to wait for.
     assert!(counts(&first, "st-first").0 >= SLEEPS);
     assert!(counts(&second, "st-second").0 >= SLEEPS);
@@ -249,7 +249,7 @@ fn the_binary_pages_and_the_text_of_one_buffer_have_the_same_events() {
         let (pages, lines) = (scheduling(&binary, cpu), scheduling(&text, cpu));
         assert_eq!(pages.len(), lines.len(), "CPU {cpu}");
         for ((time, pid, kind), (near, same_pid, same)) in pages.iter().zip(&lines) {
-            // The text is in microseconds.
+            // Times in the text are in microseconds.
             assert!(time.abs_diff(*near) < 1000, "{time} {near}");
             assert_eq!((pid, kind), (same_pid, same));
         }
@@ -339,7 +339,7 @@ fn interrupts_within_slices_are_recorded_and_survive_a_file() {
     let found = lost(&trace);
     assert!(found.recorded && found.total_us > 0.0, "{found:?}");
     assert!(
-        // The recording may cut a slice off.
+        // A slice may be cut off at an edge of the recording.
         found
             .threads
             .iter()

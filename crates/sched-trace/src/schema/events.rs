@@ -36,7 +36,7 @@ impl Value<'_> {
 /// Names the objects that events refer to.
 pub(crate) struct Naming<'a> {
     pub names: &'a mut Names,
-    /// Symbols by the IDs that a Perfetto trace interned.
+    /// Symbols by their interning IDs in a Perfetto trace.
     pub symbols: &'a HashMap<u64, Name>,
     /// Functions that appear as addresses.
     pub addresses: &'a mut Addresses,

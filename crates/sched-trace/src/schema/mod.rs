@@ -1,7 +1,7 @@
 //! The events that are read: their names and fields in the kernel, in its text and in Perfetto.
 //!
 //! All readers fill the same [`Values`], from which [`kind`] makes an event. The writer of
-//! Perfetto's format takes them from [`values`].
+//! Perfetto's format takes the values from [`values`].
 
 mod events;
 
@@ -96,7 +96,7 @@ pub(crate) enum Form {
     State,
     /// The name of a work queue; before Linux 5.11 its address, which is not a name.
     Queue,
-    /// Not read; it only ends the previous field in the kernel's text.
+    /// A field that is not read; it only marks the end of the previous field in the kernel's text.
     Ignored,
 }
 
@@ -205,7 +205,7 @@ pub(crate) static EVENTS: [EventType; 25] = [
         number("pid", 1), text("comm", 2), field("clone_flags", 3, Form::Address),
         ignored("oom_score_adj"),
     ]),
-    // Without a pid, the thread that writes the event renames itself.
+    // If the pid is missing, the thread that writes the event has renamed itself.
     event(What::Rename, IfThere, ("task", "task_rename"), 236, &[
         number("pid", 1).optional(), ignored("oldcomm"), text("newcomm", 3),
         ignored("oom_score_adj"),

@@ -161,7 +161,7 @@ fn packets(bytes: &[u8]) -> Vec<(&[u8], Option<u32>)> {
     found
 }
 
-/// Perfetto's format, without each bundle in turn, and without all of a CPU's.
+/// Perfetto's format, without each bundle in turn, and without all bundles of a CPU.
 pub fn perfetto(name: &str, bytes: &[u8]) -> Vec<Case> {
     let packets = packets(bytes);
     let without = |gone: &dyn Fn(usize, Option<u32>) -> bool| -> Vec<u8> {

@@ -135,7 +135,7 @@ fn no_text_that_lost_events_is_valid_with_a_wrong_row() {
 
 #[test]
 fn no_file_that_lost_events_is_valid_with_a_wrong_row() {
-    // Recorded by this crate; its counts are in the file.
+    // A recording made by this crate, which stores its counts in the file.
     let mut own = trace(&fixture("busy.txt"));
     own.clock = "mono".into();
     let mut written = Vec::new();

@@ -9,7 +9,8 @@ pub struct Line {
     text: String,
 }
 
-/// How a tool writes a line, and how it reports that events of a CPU were lost before the next one.
+/// How a tool writes a line, and how it reports that events of a CPU were lost before the CPU's
+/// next event.
 pub struct Words {
     pub tool: &'static str,
     line: fn(&str) -> String,
@@ -89,7 +90,8 @@ fn line(text: &str) -> Line {
     }
 }
 
-/// A part of the recording in a tool's format; `events` are those that its header counts.
+/// A part of the recording in a tool's format; `events` is the number of events that its header
+/// states.
 fn write<'a>(words: &Words, lines: impl Iterator<Item = &'a Line>, events: usize) -> String {
     let mut text = match words.header {
         true => format!(
@@ -104,12 +106,12 @@ fn write<'a>(words: &Words, lines: impl Iterator<Item = &'a Line>, events: usize
     text
 }
 
-/// Complete recordings, and what is removed from each.
+/// Complete recordings, and copies of each with something removed.
 pub fn cases(words: &Words) -> Vec<Case> {
     let all = lines();
     let (first, last) = (all[0].us, all[all.len() - 1].us);
     let mut cases = Vec::new();
-    // The whole, and its parts of two thirds.
+    // The whole recording, and its first and last two thirds.
     for (from, until) in [(0, 6), (0, 4), (2, 6)] {
         let at = |sixth: u64| first + (last - first) * sixth / 6;
         let part: Vec<&Line> = all
@@ -192,8 +194,8 @@ fn of_part(words: &Words, part: &[&Line]) -> Vec<Case> {
     cases
 }
 
-/// What is removed from parts whose events no header counts: the beginning and the end of a CPU,
-/// single wake-ups, the clock.
+/// Cases from a part whose events no header counts: the beginning or the end of a CPU or a single
+/// wake-up is missing, or the clock jumps.
 fn of_uncounted(words: &Words, part: &[&Line], case: &dyn Fn(String, String) -> Case) -> Vec<Case> {
     let (first, last) = (part[0].us, part[part.len() - 1].us);
     let text = |keep: &dyn Fn(usize, &Line) -> bool| {
@@ -201,7 +203,7 @@ fn of_uncounted(words: &Words, part: &[&Line], case: &dyn Fn(String, String) -> 
         write(words, kept.map(|(_, line)| *line), 0)
     };
     let mut cases = Vec::new();
-    // perf begins and ends one CPU after another.
+    // perf starts and stops recording one CPU after another.
     let edges: &[u64] = if words.tool.starts_with("perf") {
         &[]
     } else {
@@ -237,7 +239,7 @@ fn of_uncounted(words: &Words, part: &[&Line], case: &dyn Fn(String, String) -> 
 }
 
 impl Line {
-    /// The line, shifted later unless it is before a time.
+    /// The line, moved later by `by_us` unless its time is before `begins`.
     fn moved(&self, begins: u64, by_us: u64) -> Self {
         let time = |us: u64| format!("{}.{:06}: ", us / 1_000_000, us % 1_000_000);
         let us = self.us + if self.us < begins { 0 } else { by_us };

@@ -19,8 +19,8 @@ const BOUNDS: ReadOptions = ReadOptions {
 /// Blame is computed wait by wait; more waits only take time.
 const WAITS: usize = 500;
 
-/// Reads a file with arbitrary content. It is refused with one line, or everything computed from it
-/// is consistent.
+/// Reads a file with arbitrary content. The file must be refused with one line, or everything
+/// computed from it must be consistent.
 pub fn check(bytes: &[u8]) {
     let trace = match read(Cursor::new(bytes), Path::new("fuzzed"), &BOUNDS) {
         Ok(trace) => trace,

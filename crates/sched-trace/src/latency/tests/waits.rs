@@ -39,7 +39,7 @@ const CASES: [(&str, &str, Lengths, Lengths); 11] = [
         &[],
     ),
     (
-        "nor does a wake-up of a preempted one",
+        "a wake-up of a preempted thread does not restart its wait",
         "0 0 7 R+ 1; 4 1 2 waking 7; 5 1 2 wakeup 7; 20 0 1 S 7",
         &[],
         &[(7, 20)],
@@ -63,7 +63,7 @@ const CASES: [(&str, &str, Lengths, Lengths); 11] = [
         &[],
     ),
     (
-        "a damaged number of a CPU costs no memory",
+        "a damaged CPU number costs no memory",
         "0 4294967295 1 waking 7; 5 4294967295 1 S 7",
         &[(7, 5)],
         &[],

@@ -67,7 +67,7 @@ fn a_worker_that_slept_without_work_explains_nothing() {
 }
 
 /// pid 9 waits 20 ms, sleeps while it starts another worker, and then runs its item, in which it
-/// sleeps for a disk and waits 3 ms to run on. The trace has no ends of items.
+/// sleeps for a disk and then waits 3 ms to continue. The trace has no ends of items.
 #[test]
 fn waits_around_the_sleeps_of_a_kworker_are_its_items() {
     let mut trace = trace(
@@ -123,7 +123,7 @@ fn an_item_of_a_softirq_does_not_end_the_item_of_the_worker_that_it_interrupted(
     let unknown = "110 0 9 start 2 bh_b; 120 0 9 end 2 bh_b;";
     let unnamed = ("bh_b", "", [0.0, 0.0, 0.0, 10.0], 1);
     rows(&trace(&format!("{own}{unknown}{rest}")), &[work_a, unnamed]);
-    // The same without `execute_end` events.
+    // The same trace without `execute_end` events.
     let endless = format!("{own}{bh}{rest}").replace(" 120 0 9 end 2 bh_b;", "");
     let endless = endless.replace(" 10300 0 9 end 1 work_a;", "");
     let [work_a, bh_b] = [

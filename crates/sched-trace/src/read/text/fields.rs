@@ -44,7 +44,7 @@ fn value(form: Form, text: &str) -> Option<Value<'_>> {
         Form::Function | Form::Place => Value::Text(word.as_bytes()),
         Form::Address => Value::Number(address(word)?),
         Form::Number => Value::Number(word.parse::<i64>().ok()? as u64),
-        // trace-cmd report -R prints the number.
+        // trace-cmd report -R prints the state as a number.
         Form::State => match word.parse() {
             Ok(bits) => Value::Number(bits),
             Err(_) => Value::Text(word.as_bytes()),

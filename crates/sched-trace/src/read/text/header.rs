@@ -2,7 +2,7 @@
 
 use super::parts::Parts;
 
-/// Perfetto's converter prints this header over any trace.
+/// Perfetto's converter prints this header above any trace.
 const CONVERTED: &str = "30624/30624   #P:4";
 
 /// Largest accepted number of CPUs.
@@ -54,7 +54,7 @@ impl Head {
         self.cpus.end = self.cpus.end.max(cpus);
     }
 
-    /// Counts the line of an event of any kind.
+    /// Counts a line with an event of any kind.
     pub fn entry(&mut self) {
         self.entries += 1;
     }

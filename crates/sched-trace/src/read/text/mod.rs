@@ -67,12 +67,12 @@ pub(super) fn read(mut file: impl BufRead, limits: Limits) -> Result<Trace, Faul
 struct Lines {
     trace: Trace,
     events: u64,
-    /// Events that cannot be read, and how many of them have a plain number as time.
+    /// Events that cannot be read, and how many of them have a plain number as their time.
     garbled: u64,
     untimed: u64,
     head: Head,
     parts: Parts,
-    /// CPUs before whose next event others were lost.
+    /// CPUs on which events were lost before the CPU's next event in the text.
     lossy: Vec<Option<u32>>,
     /// Unknown lines in brackets, and the first one.
     unknown: u64,

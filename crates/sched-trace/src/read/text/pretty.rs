@@ -3,7 +3,7 @@
 
 use crate::schema::{ABSENT, Value, Values, What};
 
-/// The values of an event's fields, if it is printed in this format.
+/// The values of an event's fields, if the event is printed in this format.
 pub(super) fn values(what: What, text: &str) -> Option<Values<'_>> {
     let mut values = ABSENT;
     match what {

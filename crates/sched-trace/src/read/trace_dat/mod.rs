@@ -16,7 +16,7 @@ pub(super) use options::FORMAT;
 /// Largest accepted number of sections.
 const SECTIONS: usize = 1000;
 
-/// Number of bytes after the events that are searched for another trace; version 7 has options
+/// How many bytes after the events are searched for another trace, since version 7 has options
 /// there.
 const AFTER_EVENTS: u64 = 1 << 20;
 

@@ -43,11 +43,13 @@ pub(super) struct Options {
     pub clock: String,
     pub kernel: String,
     pub kernel_version: String,
-    /// Events that were overwritten, and the CPUs concerned; and events that were lost otherwise.
+    /// Number of events that were overwritten, the CPUs concerned, and number of events lost in
+    /// other ways.
     pub overwritten: u64,
     pub wrapped: BTreeSet<u32>,
     pub dropped: u64,
-    /// Events of each CPU that the kernel had when the recording ended.
+    /// Number of events of each CPU that were in the kernel's buffer, or had been read from it,
+    /// when the recording ended.
     pub kept: BTreeMap<u32, u64>,
     /// Multiplier and shift from TSC ticks to nanoseconds.
     pub tsc: Option<(u32, u32)>,
@@ -73,7 +75,7 @@ const CMDLINES: u16 = 21;
 /// Largest accepted number of CPUs.
 const CPUS: u32 = 1 << 16;
 
-/// Reads one option; false after the last one. Only version 7 stores offsets of sections.
+/// Reads one option; returns false after the last one. Only version 7 stores offsets of sections.
 pub(super) fn option<R: Read>(
     reader: &mut ByteReader<R>,
     options: &mut Options,
@@ -140,7 +142,7 @@ fn buffer<R: Read>(reader: &mut ByteReader<R>, options: &mut Options) -> Result<
     })
 }
 
-/// The positions of the data of `count` CPUs; `number` maps each to its CPU.
+/// The positions of the data of `count` CPUs; `number` gives the CPU of each.
 pub(super) fn cpus<R: Read>(
     reader: &mut ByteReader<R>,
     count: u32,

@@ -18,12 +18,12 @@ struct Pages {
     decoder: Decoder,
     layout: PageLayout,
     tsc: Option<(u32, u32)>,
-    /// Whether the next page is the first one of its CPU: events missing before that were
+    /// Whether the next page is the first one of its CPU: events missing before it were
     /// overwritten.
     first: bool,
     wrapped: BTreeSet<u32>,
-    /// Events that pages report as missing before them: in all pages, and in all but each CPU's
-    /// first.
+    /// Number of events that pages report as missing before them: of all pages, and of all but the
+    /// first page of each CPU.
     flagged: u64,
     missed: u64,
     /// Events of all kinds that were found, by CPU.
@@ -146,7 +146,7 @@ impl Pages {
         let kallsyms = &mut &contents.description.kallsyms[..];
         self.decoder
             .finish(&mut trace, kallsyms, symbols::RECORD_AGAIN);
-        // The file does not say whether it was disabled at boot.
+        // The file does not say whether proxy execution was disabled at boot.
         let settings = SchedulerSettings {
             proxy_execution: is_built_with_proxy(&contents.description.kallsyms).then_some(true),
             ..SchedulerSettings::default()
