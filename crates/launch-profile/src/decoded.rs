@@ -27,7 +27,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use twox_hash::XxHash3_64;
 
-use crate::error::Error;
 use crate::identity::ImageIdentity;
 use crate::numbers::{u32_at, u64_at};
 use crate::profile::PAGE;
@@ -86,30 +85,25 @@ impl Decoded {
         let whole = file.metadata()?.len();
         let (end, last) = part(&file, whole, END_BYTES)?;
         if !last.starts_with(&MAGIC) {
-            return Err(invalid(Error::Magic));
+            return Err(invalid("this is no file of decoded bytes"));
         }
         let version = u16::from_le_bytes([last[8], last[9]]);
         if version != VERSION {
-            return Err(invalid(Error::Version(version)));
+            return Err(invalid("decoded bytes in another version of the format"));
         }
         let length = u32_at(&last, 12) as usize;
         if length > INDEX_BYTES {
-            let limit = INDEX_BYTES;
-            return Err(invalid(Error::TooLarge {
-                have: length,
-                limit,
-            }));
+            return Err(invalid("decoded bytes with too large an index"));
         }
         let (end, index) = part(&file, end, length)?;
-        let (have, want) = (checksum(&index, &last), u64_at(&last, CHECKSUM_AT));
-        if have != want {
-            return Err(invalid(Error::Checksum { have, want }));
+        if checksum(&index, &last) != u64_at(&last, CHECKSUM_AT) {
+            return Err(invalid("decoded bytes whose index is damaged"));
         }
         let split = index.split_at_checked(u32_at(&last, 16) as usize * ENTRY_BYTES);
-        let (listed, checksums) = split.ok_or_else(|| short(length as u64, length as u64))?;
+        let (listed, checksums) = split.ok_or_else(short)?;
         let (entries, bytes) = entries(listed);
         if bytes != end {
-            return Err(short(end, bytes));
+            return Err(short());
         }
         let checksums = checksums.chunks_exact(8).map(|one| u64_at(one, 0));
         Ok(Self {
@@ -182,19 +176,17 @@ impl Decoded {
     }
 }
 
-fn invalid(error: Error) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, error)
+fn invalid(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
-fn short(have: u64, want: u64) -> io::Error {
-    let (have, want) = (have as usize, want as usize);
-    invalid(Error::Length { have, want })
+fn short() -> io::Error {
+    invalid("decoded bytes whose file is truncated or has trailing bytes")
 }
 
 /// The last `length` bytes before `end`, and the offset where they begin.
 fn part(file: &File, end: u64, length: usize) -> io::Result<(u64, Vec<u8>)> {
-    let begin = end.checked_sub(length as u64);
-    let begin = begin.ok_or_else(|| short(end, length as u64))?;
+    let begin = end.checked_sub(length as u64).ok_or_else(short)?;
     let mut bytes = vec![0; length];
     file.read_exact_at(&mut bytes, begin)?;
     Ok((begin, bytes))

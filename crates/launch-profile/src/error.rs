@@ -21,22 +21,6 @@ pub enum Error {
         /// Maximum number of bytes.
         limit: usize,
     },
-    /// The profile is truncated, or something follows its end.
-    #[error("launch profile is truncated or has trailing bytes: {have} bytes instead of {want}")]
-    Length {
-        /// Number of bytes present.
-        have: usize,
-        /// Number of bytes that there should be.
-        want: usize,
-    },
-    /// The checksum differs.
-    #[error("launch profile is damaged: its checksum is {have:016x} instead of {want:016x}")]
-    Checksum {
-        /// The checksum of the bytes.
-        have: u64,
-        /// The stored checksum.
-        want: u64,
-    },
     /// The profile was recorded from another image.
     #[error("launch profile of a different image (UUID {0})")]
     OtherImage(crate::identity::ImageIdentity),
