@@ -55,7 +55,7 @@ fn is_same_read(when: Instant) -> bool {
 mod tests {
     use super::*;
 
-    /// Readers of other blocks that are given up at the same time are not a reason to wait.
+    /// Blocks of several calls may be mixed, but a block that was never given up is waited for.
     #[test]
     fn all_blocks_of_a_moment_ago_are_remembered() {
         let set = |blocks: &[u64]| blocks.iter().copied().collect();

@@ -70,7 +70,7 @@ fn entries(text: &str) -> Result<Vec<Entry>, usize> {
     keyword.map_or(Ok(entries), |_| Err(last))
 }
 
-/// The first word, and the text after it; None: its quotes are not closed.
+/// The first word, and the text after it; `None` if its quotes are not closed.
 fn word(text: &str) -> Option<(String, &str)> {
     let Some(quoted) = text.strip_prefix('"') else {
         let end = text.find(char::is_whitespace).unwrap_or(text.len());

@@ -1,4 +1,4 @@
-//! The proxy of the environment.
+//! The proxy that the environment specifies.
 
 use hyper_util::client::proxy::matcher::Matcher;
 use reqwest::{Client, ClientBuilder, Url};

@@ -41,7 +41,7 @@ pub fn a_mount_has_what_the_image_has() {
     assert!(again <= 1, "{again} requests for what is cached");
 }
 
-/// As many readers wait as there are serving threads, and more.
+/// More readers wait than there are serving threads.
 pub fn cached_bytes_are_read_while_others_wait_and_who_waits_can_be_killed() {
     let site = Site::mounted("");
     let files = files();
@@ -65,11 +65,11 @@ pub fn cached_bytes_are_read_while_others_wait_and_who_waits_can_be_killed() {
     site.server.state().always = None;
 }
 
-/// Counted by the server, with a cache that is empty at each mount.
+/// The web server counts the bytes; the cache is empty at each mount.
 pub fn what_is_asked_for_is_what_prefetch_says() {
     let site = Site::new();
     let all = fs::metadata(crate::site::image()).unwrap().len();
-    // Compression does not reduce its bytes.
+    // A file that compression does not make smaller.
     let name = Path::new("big/text-then-noise-500000");
     let asked = |what: &str, read: &dyn Fn(), enough: &dyn Fn(u64) -> bool| {
         site.server.state().asked.clear();

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::*;
 use crate::repository::{EROFS, Repository, TAR};
 
-/// As made by `mkfs.erofs --tar=i`.
+/// `mkfs.erofs --tar=i` makes such an index.
 #[test]
 fn an_index_of_a_tar_layer_is_read_with_the_layer_as_its_device() {
     let Some(site) = Site::new("tar-index.erofs") else {
@@ -37,7 +37,7 @@ fn an_index_of_a_tar_layer_is_read_with_the_layer_as_its_device() {
     assert_eq!(listed.matches("\"url\"").count(), 2, "{listed}");
 }
 
-/// No command could open it.
+/// No command could open such a layer.
 #[test]
 fn a_layer_that_is_no_image_is_not_kept() {
     let Some(site) = Site::new("tar-index.erofs") else {
