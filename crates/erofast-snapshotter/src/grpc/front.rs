@@ -17,7 +17,7 @@ use super::snapshots::snapshots_server::SnapshotsServer;
 
 type Snapshots = SnapshotsServer<service::Service>;
 
-/// Both services.
+/// The two services behind the socket.
 #[derive(Debug, Clone)]
 pub struct Front {
     snapshots: Snapshots,

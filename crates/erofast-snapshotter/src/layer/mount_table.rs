@@ -20,7 +20,8 @@ pub fn mounted(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(paths.filter(|path| path.parent() == Some(folder)).collect())
 }
 
-/// Blanks and other special characters are written as a backslash and three octal digits.
+/// Decodes a field in which blanks and other special characters are written as a backslash and
+/// three octal digits.
 fn unescaped(mut field: &[u8]) -> Vec<u8> {
     let mut path = Vec::new();
     while let [first, rest @ ..] = field {
@@ -35,7 +36,7 @@ fn unescaped(mut field: &[u8]) -> Vec<u8> {
     path
 }
 
-/// The answer of a mount.
+/// Whether a mount answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
     /// It answers.

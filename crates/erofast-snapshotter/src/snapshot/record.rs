@@ -43,9 +43,9 @@ pub struct Record {
     pub parent: String,
     /// Its labels.
     pub labels: Labels,
-    /// Since 1970.
+    /// When the snapshot was created, as time since 1970.
     pub created: Duration,
-    /// Since 1970.
+    /// When the snapshot was last updated, as time since 1970.
     pub updated: Duration,
     /// The digest of the mounted layer; none if its files are in a directory.
     pub layer: Option<String>,
@@ -54,7 +54,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// A record that begins now.
+    /// The record of a snapshot that is being created.
     pub fn new(id: u64, kind: Kind, parent: &str, labels: Labels) -> Self {
         let now = now();
         Self {
@@ -70,7 +70,7 @@ impl Record {
     }
 }
 
-/// A layer that is mounted, or was.
+/// A layer that is or was mounted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LayerRecord {
     /// The number of its mount directory, which no other layer ever gets.
