@@ -6,15 +6,15 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Blocks per word: one bit each in its lower half. The upper half says which change of the file
-/// they were seen after.
+/// Blocks per word, whose lower half has one bit for each. The upper half says after which change
+/// of the file the blocks were seen.
 const BLOCKS: u64 = 32;
 
 /// Words that are allocated at once, when one of their blocks is read: a server chooses how many
 /// blocks there are.
 const WORDS: u64 = 512;
 
-/// Lock-free.
+/// A set of blocks, without locks.
 #[derive(Debug)]
 pub(crate) struct Checked(Vec<OnceLock<Box<[AtomicU64]>>>);
 
