@@ -58,7 +58,7 @@ fn parse_date(value: &str) -> Option<SystemTime> {
     httpdate::parse_http_date(value.trim()).ok()
 }
 
-/// The header as text, if it is present and textual.
+/// The header as text, if it is present and valid text.
 pub fn text(headers: &HeaderMap, name: impl AsHeaderName) -> Option<String> {
     Some(headers.get(name)?.to_str().ok()?.to_owned())
 }

@@ -39,7 +39,7 @@ pub struct Credentials {
     url: Url,
     /// A registry says what it wants; a web server gets everything immediately.
     registry: bool,
-    /// None if the files have not been read yet, or could not be.
+    /// `None` if the files have not been read yet, or could not be.
     headers: RefCell<Option<HeaderMap>>,
     renewal: Mutex<()>,
 }

@@ -26,7 +26,7 @@ impl GivenUp {
         self.last = Some((now, why.to_owned()));
     }
 
-    /// Why readers need not wait for these blocks; none unless all of them were given up.
+    /// Why readers need not wait for these blocks; `None` unless all of them were given up.
     pub fn why(&self, blocks: &BTreeSet<u64>) -> Option<&str> {
         let given_up = |block| {
             self.blocks

@@ -61,7 +61,7 @@ pub enum Layer {
     /// An image in its final form.
     Image {
         digest: String,
-        /// Its size, if a manifest states it.
+        /// The blob's size in bytes, if a manifest states it.
         length: Option<u64>,
     },
     /// An archive from which an image is made.
@@ -168,7 +168,7 @@ fn is_compressed(media: &str) -> bool {
     media.contains('+') || media.ends_with("gzip")
 }
 
-/// How an archive is packed; none if the media type is not that of an archive.
+/// How an archive is packed; `None` if the media type is not that of an archive.
 fn packing(media: &str) -> Option<Packing> {
     match media.rsplit_once(".tar")?.1 {
         "" => Some(Packing::Plain),

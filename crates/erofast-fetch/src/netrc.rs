@@ -5,7 +5,7 @@ use reqwest::Url;
 
 #[derive(Debug, Default)]
 struct Entry {
-    /// None stands for `default`, which matches all hosts.
+    /// `None` stands for `default`, which matches all hosts.
     host: Option<String>,
     login: Option<String>,
     password: String,

@@ -34,7 +34,7 @@ pub fn resume(
     Ok(wanted.fetch(identity, server, room))
 }
 
-/// Finds out which image it is, and reports that to the parent.
+/// Finds out which image is at the URL, and reports that to the parent.
 pub async fn open(wanted: Wanted<'_>) -> Result<Rc<Fetch>, Failure> {
     let (source, options) = (&wanted.source, &wanted.options);
     let known = offline::find(source, options);

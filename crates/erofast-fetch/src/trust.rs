@@ -50,7 +50,7 @@ pub fn config(ca_file: Option<&Path>) -> Result<ClientConfig, Failure> {
 
 #[derive(Debug)]
 struct Verifier {
-    /// None if no authority is trusted.
+    /// `None` if no authority is trusted.
     authorities: Option<Arc<WebPkiServerVerifier>>,
     /// SHA-256 of each trusted certificate.
     trusted: HashSet<[u8; 32]>,

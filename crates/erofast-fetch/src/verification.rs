@@ -25,7 +25,7 @@ pub struct Verification {
     ended: Notify,
     /// Questions that were completed by the last block of the blob.
     held: RefCell<Vec<Asked>>,
-    /// One line if the bytes are wrong.
+    /// Why the bytes are wrong, in one line, if they are.
     pub refusal: RefCell<Option<String>>,
 }
 

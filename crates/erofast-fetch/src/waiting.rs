@@ -16,7 +16,8 @@ pub const RUN: u64 = (1 << 20) / BLOCK;
 pub const MOST_OF_A_READER: usize = 1 << 16;
 /// Maximum number of missing blocks of one reader, over all of its questions: 16 GiB.
 const MOST_MISSING: usize = 1 << 22;
-/// Maximum number of simultaneous requests while blocks are fetched that nobody has asked for.
+/// Blocks that nobody has asked for are requested only while fewer requests than this are in
+/// flight.
 const MOST_AHEAD: usize = 8;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -24,7 +25,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// A question that has not been answered yet.
 #[derive(Debug)]
 pub struct Asked {
-    /// The reader; none for the fetcher's own read-ahead.
+    /// The reader; `None` for the fetcher's own read-ahead.
     pub client: Option<Client>,
     /// The client's number for the question.
     pub id: u64,

@@ -19,8 +19,8 @@ use crate::{ImageUrl, Options, converted, shared_cache};
 /// The folder beside the directories of images.
 const DIRECTORY: &str = "answers";
 
-/// How many answers, the latest, are kept when the cache is pruned: URLs may be signed anew each
-/// time.
+/// How many of the latest answers are kept when the cache is pruned: a URL may have a new signature
+/// each time.
 const MOST: usize = 1000;
 
 /// What is at a URL.

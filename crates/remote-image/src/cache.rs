@@ -383,7 +383,7 @@ pub(crate) fn remove_leftovers(directory: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(removed)
 }
 
-/// Whether this directory has the beginnings of an image that nobody is making any more.
+/// Whether this directory has an unfinished image that nobody is making any more.
 fn is_left_over(path: &Path) -> io::Result<bool> {
     let folder = Folder::open(path)?;
     let lock = folder.file(LOCK, OFlags::RDONLY)?;

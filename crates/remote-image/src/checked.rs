@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// of the file the blocks were seen.
 const BLOCKS: u64 = 32;
 
-/// Words that are allocated at once, when one of their blocks is read: a server chooses how many
-/// blocks there are.
+/// How many words are allocated together, when one of their blocks is read: a server chooses the
+/// number of blocks.
 const WORDS: u64 = 512;
 
 /// A set of blocks, without locks.

@@ -1,9 +1,9 @@
 //! Images in the cache that are made from tar layers, by the digest of the archive (its diff ID).
 //!
-//! An entry has the same files as any other, and all blocks from the beginning. It is made in a
-//! directory within it by the holder of a lock; the record comes last, so an image that exists is
-//! complete. The remains of a maker that was killed have no record, and are removed by the next
-//! maker or when the cache is pruned.
+//! An entry has the same files as any other, and all blocks from the beginning. The image is made
+//! in a directory within the entry by the holder of a lock, and the record is written last, so an
+//! image that exists is complete. The remains of a maker that was killed have no record, and are
+//! removed by the next maker or when the cache is pruned.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -112,7 +112,7 @@ fn begin_in(root: &Path, source: &ImageUrl, options: &Options, diff_id: &str) ->
         }
     };
     folder.check_owner()?;
-    // Its mode prevents other users from locking it.
+    // The mode of the lock file prevents other users from locking it.
     let lock = folder.file(LOCK, OFlags::RDWR | OFlags::CREATE)?;
     match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
         Err(Errno::WOULDBLOCK) => return Ok(Begun::Elsewhere),

@@ -90,8 +90,8 @@ impl Conversation {
         let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
     }
 
-    /// Sends a question. Nobody waits for the reply if it is `unattended`; otherwise the returned
-    /// request can.
+    /// Sends a question. The returned request waits for its reply, unless the question is
+    /// `unattended`.
     pub(crate) fn ask(
         self: &Arc<Self>,
         ranges: Vec<Range<u64>>,

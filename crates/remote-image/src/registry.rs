@@ -26,7 +26,7 @@ pub enum Version {
     Blob(String, Option<u64>),
     /// A blob that becomes an image.
     Tar(TarLayer),
-    /// One layer of the manifest with this digest: its blob's digest.
+    /// The digest of a manifest, and the digest of one of its layers.
     Layer(String, String),
 }
 

@@ -151,9 +151,9 @@ pub enum Ahead {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Options {
-    /// The cache directory. None stands for [`crate::cache::default_directory`].
+    /// The cache directory. `None` stands for [`crate::cache::default_directory`].
     pub cache_dir: Option<PathBuf>,
-    /// The directory of the [shared cache](crate::shared_cache). None stands for the system's.
+    /// The directory of the [shared cache](crate::shared_cache). `None` stands for the system's.
     pub shared_dir: Option<PathBuf>,
     /// Keep blocks in the shared cache, for all users.
     pub share: bool,

@@ -36,7 +36,7 @@ pub struct Mkfs {
     path: PathBuf,
     /// The first two numbers of its version.
     version: [u32; 2],
-    /// Its version as it reports it.
+    /// The program's name and version.
     pub name: String,
 }
 

@@ -58,7 +58,7 @@ pub fn cached_bytes_are_read_while_others_wait_and_who_waits_can_be_killed() {
     for reader in &mut waiting {
         reader.kill().unwrap();
     }
-    // They do not wait for the time limit of 30 s.
+    // Readers that are killed do not wait for the time limit of 30 s.
     for reader in &mut waiting {
         assert!(!reader.wait().unwrap().success());
     }

@@ -56,7 +56,7 @@ fn a_layer_that_is_no_image_is_not_kept() {
         let listed = site.printed(&["cache", "list", "--json"]);
         assert!(!listed.contains(digest), "{version}: {listed}");
     }
-    // A blob by itself may be a device of an image that is elsewhere.
+    // A single blob may be a device of an image that is elsewhere.
     let blob = registry.url(&format!("@{digest}"));
     let fetched = site.printed(&["cache", "fetch", &blob]);
     assert!(fetched.contains(" in the cache"), "{fetched}");

@@ -17,7 +17,7 @@ pub struct Host {
     pub address: String,
     /// The prefix of the repository's name, with a trailing slash.
     pub prefix: String,
-    /// Whether to connect without TLS; none stands for erofast's default for this host.
+    /// Whether to connect without TLS; `None` stands for erofast's default for this host.
     pub plain: Option<bool>,
     /// Certificates of authorities, in PEM.
     pub authorities: Vec<PathBuf>,

@@ -43,7 +43,7 @@ pub struct Settings {
     pub program: Program,
     /// Additional mount options.
     pub options: Vec<String>,
-    /// How long converting an archive may take; none if archives are left to containerd.
+    /// How long converting an archive may take; `None` if archives are left to containerd.
     pub convert: Option<Duration>,
 }
 
@@ -167,7 +167,7 @@ impl Layers {
         self.lock(&self.no_erofs).contains(digest)
     }
 
-    /// When a layer that begins to be converted now must be ready; none if archives are left to
+    /// When a layer that begins to be converted now must be ready; `None` if archives are left to
     /// containerd.
     pub fn conversion_deadline(&self) -> Option<Instant> {
         Some(Instant::now() + self.settings.convert?)

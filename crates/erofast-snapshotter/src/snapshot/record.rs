@@ -47,7 +47,7 @@ pub struct Record {
     pub created: Duration,
     /// When the snapshot was last updated, as time since 1970.
     pub updated: Duration,
-    /// The digest of the mounted layer; none if its files are in a directory.
+    /// The digest of the mounted layer; `None` if the snapshot's files are in a directory.
     pub layer: Option<String>,
     /// The usage of a committed directory.
     pub usage: Usage,
