@@ -13,8 +13,7 @@ use std::rc::{Rc, Weak};
 /// How many spots, and how many related ranges, are remembered.
 const MOST_SPOTS: usize = 16;
 
-/// Related blocks, such as the rest of a file, are fetched from up to this many times farther away
-/// than others.
+/// Blocks of the same file may be this many times farther from a read than other blocks.
 const FILE: u64 = 5;
 
 /// The images of the process in the order of their last reads.
@@ -66,8 +65,8 @@ struct Spot {
 }
 
 impl Spots {
-    /// Notes a read. `near` is the radius within which blocks are near: at first, and at most. The
-    /// radius doubles with each read near an earlier one.
+    /// Notes a read. `near` is the range of the radius within which blocks count as near: it begins
+    /// at the start, and doubles up to the end with each read near an earlier one.
     pub fn read(&mut self, blocks: Range<u64>, near: &Range<u64>) {
         let mut related = self.related.iter();
         let related = related.find(|range| range.contains(&blocks.start));
@@ -99,7 +98,7 @@ impl Spots {
         self.related.truncate(MOST_SPOTS);
     }
 
-    /// The next wanted blocks near a spot, at most `most`.
+    /// The next wanted blocks near a spot: at most `most` of them.
     pub fn next_near(&mut self, most: u64, wanted: impl Fn(u64) -> bool) -> Option<Range<u64>> {
         let next = |spot: &mut Spot| {
             let Range { start, end } = spot.read;
@@ -111,7 +110,7 @@ impl Spots {
         self.near.iter_mut().find_map(next)
     }
 
-    /// The next wanted blocks of the whole image, at most `most`.
+    /// The next wanted blocks of the whole image: at most `most` of them.
     pub fn next_rest(
         &mut self,
         all: &Range<u64>,

@@ -13,7 +13,7 @@ use crate::proxy;
 const LONGEST_HOLD: Duration = Duration::from_secs(60);
 
 /// The failure for an answer with an unexpected status. `remedy` says what to do if credentials are
-/// missing or insufficient; it is `None` if no credentials would be sent there.
+/// missing or insufficient; it is `None` if the server that answered gets no credentials.
 pub fn refused(response: &Response, remedy: Option<String>) -> Failure {
     let (status, headers) = (response.status(), response.headers());
     let unauthorized = remedy.filter(|_| status == StatusCode::UNAUTHORIZED);
@@ -58,7 +58,7 @@ fn parse_date(value: &str) -> Option<SystemTime> {
     httpdate::parse_http_date(value.trim()).ok()
 }
 
-/// The header as text, if it is present and valid text.
+/// The value of a header, if it is present and is text.
 pub fn text(headers: &HeaderMap, name: impl AsHeaderName) -> Option<String> {
     Some(headers.get(name)?.to_str().ok()?.to_owned())
 }

@@ -21,7 +21,7 @@ use crate::wanted::Wanted;
 /// Message if a registry is contacted without TLS, but speaks it.
 const HAS_TLS: &str = "the server speaks TLS (set oci.plain_http=off)";
 
-/// Pauses before the next attempts, unless the server specifies one (Retry-After).
+/// Pauses before the next attempts, unless the server asks for a certain pause (Retry-After).
 const PAUSES: [Duration; 3] = [
     Duration::from_millis(100),
     Duration::from_millis(400),
@@ -177,7 +177,7 @@ fn convert_next(wanted: &Wanted<'_>, server: &Server, next: Vec<(String, TarLaye
     });
 }
 
-/// Whether a layer that is declared as an archive really is one: some are images.
+/// Whether a layer that is declared as an archive really is one: it may be an image.
 async fn is_archive(server: &Server, options: &Options, layer: &Layer) -> Result<bool, Failure> {
     let Layer::Tar(TarLayer { digest, bytes, .. }) = layer else {
         return Ok(false);
@@ -221,8 +221,8 @@ fn identify(response: &Response, digest: String, length: Option<u64>) -> Result<
 }
 
 /// Requests the first block until the answer is a range: a registry that proxies another one does
-/// not support ranges of a blob until it has fetched the whole blob, which the first request makes
-/// it do.
+/// not support ranges of a blob until it has fetched the whole blob, which the first request
+/// triggers.
 async fn first_block_of_blob(server: &Server, options: &Options) -> Result<Response, Failure> {
     let begun = Instant::now();
     let mut pause = FIRST_WAIT;

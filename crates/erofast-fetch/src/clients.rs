@@ -27,11 +27,11 @@ pub async fn next(orders: &UnixDatagram) -> Option<(Order, Vec<OwnedFd>)> {
     orders.async_io(Interest::READABLE, receive).await.ok()?
 }
 
-/// Limit of the question numbers remembered to recognise repetitions: a reader repeats the
+/// How many question numbers are remembered in order to ignore repetitions: a reader repeats the
 /// questions that it sent before it got HELLO.
 const EARLY: usize = 256;
 
-/// Maximum number of replies that a reader has not taken yet: as many as it may have questions.
+/// Maximum number of replies that wait for a reader: one for each question that it may have.
 const UNREAD: usize = crate::waiting::MOST_OF_A_READER;
 
 /// Answers the reader's questions until it closes its end of the socket.

@@ -10,7 +10,7 @@ use crate::range;
 /// Interval at which waiting clients are told that the fetcher is alive.
 const ALIVE: Duration = Duration::from_secs(1);
 
-/// Requests ranges, and gives up questions that have waited too long, forever.
+/// Forever requests ranges, and gives up questions that have waited too long.
 pub async fn run(fetch: &Rc<Fetch>) {
     let mut reported = Instant::now();
     loop {

@@ -19,7 +19,7 @@ const LONGEST: usize = 1000;
 /// Follows the message about a certificate whose issuer is not trusted.
 const UNKNOWN: &str = " (http.ca_file= names certificates to trust)";
 
-/// One line without secrets, which says what to do, and how to treat the failure.
+/// One line without secrets, and how to treat the failure.
 #[derive(Debug, Clone)]
 pub struct Failure {
     /// The line without the URL, which the caller puts in front of it.

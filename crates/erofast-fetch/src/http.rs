@@ -1,4 +1,4 @@
-//! One request to the server: credentials, redirects, and checks of the answer.
+//! Requests to a server: credentials, redirects, and checks of the answers.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -37,7 +37,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Creates it without connecting.
+    /// Creates the server without connecting.
     pub fn new(
         source: &ImageUrl,
         options: &Options,

@@ -234,7 +234,7 @@ impl Layers {
         }
         let diff_ids = match listed.iter().any(Descriptor::may_be_packed) {
             true => diff_ids().await?,
-            // An uncompressed layer has the same digest.
+            // The diff ID of an uncompressed layer is its digest.
             false => listed.iter().map(|layer| layer.digest.clone()).collect(),
         };
         merged(&kinds, &diff_ids)

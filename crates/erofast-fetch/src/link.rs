@@ -37,7 +37,7 @@ const NEAR: Duration = Duration::from_millis(100);
 const SOON: Duration = Duration::from_secs(2);
 /// The rest of an image is fetched only if it has at most this many bytes.
 const MOST: u64 = 256 << 20;
-/// Lower and upper limit of the bytes in flight.
+/// Lower and upper limits of the bytes in flight.
 const WINDOW: Range<u64> = 4 * BLOCK..16 << 20;
 /// Of this many answers in a row, at least one is on time if the link is not full: answers over new
 /// connections are late anyway.

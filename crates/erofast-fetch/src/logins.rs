@@ -124,7 +124,7 @@ fn from_helper(host: &str, helper: &str, path: &Path) -> String {
     )
 }
 
-/// The registry of an entry, possibly with a repository, in the form that is compared.
+/// The registry that an entry names, possibly with a repository, in the form used for comparison.
 fn registry(key: &str) -> &str {
     let key = key
         .trim_start_matches("https://")

@@ -25,7 +25,7 @@ pub struct Known {
     pub is_certain: bool,
 }
 
-/// The known image of a URL, unless the options require it to come from the server.
+/// The image that the cache has for a URL, unless the options require it to come from the server.
 pub fn find(source: &ImageUrl, options: &Options) -> Option<Known> {
     if options.offline == Offline::Off || options.share {
         return None;

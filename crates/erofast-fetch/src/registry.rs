@@ -34,7 +34,7 @@ pub struct Resolved {
     pub layers: Layers,
     /// Digest of the tag's manifest.
     pub manifest: Option<String>,
-    /// Where its launch profile may be.
+    /// Where the image's launch profile may be.
     pub attached: Attached,
     /// Archives that will be requested next, each with the name that messages use: the layers
     /// above, if a single layer was requested.

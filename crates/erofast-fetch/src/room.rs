@@ -80,7 +80,7 @@ impl Room {
         Ok(room)
     }
 
-    /// The store of an image that is completely present.
+    /// Uses the store of an image that is completely present.
     pub fn whole(store: Store, options: &Options) -> Result<Room, Failure> {
         check_limit(store.length())?;
         let spare = in_memory(store.length());
@@ -266,8 +266,8 @@ impl Room {
     }
 }
 
-/// With `share`, opens the image in the shared cache to fill it. Otherwise opens it read-only in
-/// the shared cache if it is complete there, and else in the private cache.
+/// With `share`, opens the image in the shared cache to fill it. Without it, opens the image
+/// read-only in the shared cache if it is complete there, and otherwise in the private cache.
 fn from_cache(source: &ImageUrl, options: &Options, identity: &Identity) -> io::Result<Store> {
     if options.share {
         return shared_cache::fill(source, options, identity);

@@ -144,8 +144,8 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-/// Checks its validity period and its name: a certificate for one server must not stand in for
-/// another.
+/// Checks the certificate's validity period and name: a certificate for one server must not stand
+/// in for another.
 fn check_trusted(
     certificate: &CertificateDer<'_>,
     name: &ServerName<'_>,
@@ -169,8 +169,8 @@ fn check_trusted(
     Ok(ServerCertVerified::assertion())
 }
 
-/// Whether this is the name of a certificate without alternative names, as made by
-/// `openssl req -x509`.
+/// Whether `name` is the common name of a certificate without alternative names, such as
+/// `openssl req -x509` makes.
 fn is_common_name(certificate: &Certificate, name: &str) -> bool {
     let certificate = &certificate.tbs_certificate;
     let mut extensions = certificate.extensions.iter().flatten();

@@ -124,7 +124,7 @@ impl Waiting {
         }
     }
 
-    /// Takes a question.
+    /// Adds a question.
     pub fn push(&mut self, asked: Asked) {
         self.asked.push(asked);
     }
@@ -137,7 +137,7 @@ impl Waiting {
         }
     }
 
-    /// How long the server has not sent a block's worth of bytes.
+    /// How long ago the server completed a block's worth of bytes.
     pub fn silence(&self) -> Duration {
         self.heard.elapsed()
     }
@@ -157,7 +157,7 @@ impl Waiting {
         self.in_flight.contains(&block)
     }
 
-    /// Whether blocks of a launch profile are being fetched: it predicts more than reads do.
+    /// Whether blocks of a launch profile are being fetched. A profile predicts more than reads do.
     pub fn has_profile(&self) -> bool {
         self.asked.iter().any(|asked| asked.class == Class::Profile)
     }
@@ -231,7 +231,8 @@ impl Waiting {
         self.take(|asked| asked.missing.is_empty())
     }
 
-    /// Notes that a range has ended. Returns the questions for an image that no longer exists.
+    /// Notes that a range has ended. If the image has changed, returns the questions about the
+    /// range.
     pub fn ended(&mut self, run: Range<u64>, failure: Option<&Failure>) -> Vec<Asked> {
         self.runs -= 1;
         self.in_flight.retain(|block| !run.contains(block));

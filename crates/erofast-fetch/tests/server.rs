@@ -92,8 +92,8 @@ pub(crate) struct State {
     pub(crate) held: Option<&'static str>,
     /// The requests so far.
     pub(crate) asked: Vec<Asked>,
-    /// Requests for blobs wait until this many are waiting, and later ones do not wait; one that
-    /// waits for a minute gets no answer.
+    /// Requests for blobs wait until this many of them are waiting; after that, none of them waits.
+    /// One that waits for a minute gets no answer.
     pub(crate) together: usize,
     waiting: usize,
     /// Time between request and answer.

@@ -279,7 +279,7 @@ fn serve_http_2(listener: TcpListener, config: ServerConfig, counts: &Counts) {
     });
 }
 
-/// Sends everything at once: data are kept until the windows have room for them.
+/// Sends everything at once; h2 keeps the data until the windows have room for them.
 fn answer(
     request: &http::Request<h2::RecvStream>,
     mut respond: h2::server::SendResponse<bytes::Bytes>,

@@ -32,7 +32,7 @@ const READERS: usize = 4;
 pub struct Page {
     /// The counts since the start.
     pub metrics: Arc<Metrics>,
-    /// Gives the current state.
+    /// Provides the current state.
     pub snapshotter: Arc<Snapshotter>,
     /// Reads the counters of mounts.
     pub program: Program,

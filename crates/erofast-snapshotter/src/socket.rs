@@ -8,7 +8,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use std::path::Path;
 
 /// Listens at the path, which only root may open. This process has the database open, so an
-/// existing socket is left from a program that was killed.
+/// existing socket was left by a program that was killed.
 pub fn listen(path: &Path) -> io::Result<UnixListener> {
     match fs::symlink_metadata(path) {
         Ok(old) if old.file_type().is_socket() => fs::remove_file(path)?,

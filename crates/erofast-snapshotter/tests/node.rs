@@ -148,7 +148,7 @@ impl Node {
         self.client = Some(SnapshotsClient::new(channel));
     }
 
-    /// Kills it with SIGKILL.
+    /// Kills the snapshotter with SIGKILL.
     pub fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
             let _ = process.kill();

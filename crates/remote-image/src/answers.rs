@@ -23,7 +23,7 @@ const DIRECTORY: &str = "answers";
 /// each time.
 const MOST: usize = 1000;
 
-/// What is at a URL.
+/// The image at a URL, and the files that belong to it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
     /// Identifies the bytes of the image.

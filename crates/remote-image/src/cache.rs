@@ -83,7 +83,7 @@ pub struct Record {
     pub other_urls: Vec<String>,
     /// Identifies the bytes at the URL.
     pub identity: Identity,
-    /// The root hash, if one was given: without a digest, it identifies the image in the key.
+    /// The root hash, if one was given. It identifies the image unless there is a digest.
     pub root_hash: Option<String>,
     /// A second hash of the key.
     key: u64,

@@ -6,15 +6,15 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Blocks per word, whose lower half has one bit for each. The upper half says after which change
-/// of the file the blocks were seen.
+/// Blocks per word. The lower half of a word has one bit for each; the upper half says after which
+/// change of the file they were seen to match.
 const BLOCKS: u64 = 32;
 
 /// How many words are allocated together, when one of their blocks is read: a server chooses the
 /// number of blocks.
 const WORDS: u64 = 512;
 
-/// A set of blocks, without locks.
+/// The set of checked blocks, which needs no lock.
 #[derive(Debug)]
 pub(crate) struct Checked(Vec<OnceLock<Box<[AtomicU64]>>>);
 

@@ -401,7 +401,7 @@ impl Process {
         polled.extend(waiting.iter().map(|fd| PollFd::new(fd, PollFlags::IN)));
         rustix::io::retry_on_intr(|| poll(&mut polled, None))?;
         match polled[0].revents().is_empty() {
-            true => Err(io::Error::other("no one waits for the image any more")),
+            true => Err(io::Error::other("nobody is waiting for the image any more")),
             false => Ok(()),
         }
     }

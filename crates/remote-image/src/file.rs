@@ -28,7 +28,7 @@ pub struct RemoteFile {
 }
 
 impl RemoteFile {
-    /// Creates the file. Reads nothing and starts no thread.
+    /// Creates the file without reading anything or starting a thread.
     pub fn new(parts: Parts) -> RemoteFile {
         let Parts {
             files: [data, map, spare, spare_map],
@@ -173,8 +173,8 @@ impl RemoteFile {
         asked.into_iter().try_for_each(Request::wait)
     }
 
-    /// For an image in a registry, waits until the present bytes are known to match the digest. The
-    /// error says that they do not.
+    /// For an image in a registry, waits until the bytes that are present have been compared with
+    /// the digest. Fails if they do not match.
     pub fn settle(&self) -> io::Result<()> {
         if !self.about.compared {
             return Ok(());

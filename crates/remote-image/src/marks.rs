@@ -10,7 +10,7 @@ use crate::message::STREAMS;
 /// Marks an empty place.
 const NONE: u64 = u64::MAX;
 
-/// Block numbers, which change atomically.
+/// Block numbers, which are updated atomically.
 #[derive(Debug)]
 pub(crate) struct Marks {
     blocks: [AtomicU64; STREAMS],

@@ -34,7 +34,7 @@ pub const STREAMS: usize = 16;
 
 /// How long after a failed read questions for its bytes count as the same read: the kernel asks
 /// again for pages whose read-ahead failed. This is far longer than the kernel takes on a busy
-/// machine, but not long for a reader that retries.
+/// machine, but short compared with the pauses of a reader that retries.
 pub const SAME_READ: Duration = Duration::from_secs(1);
 
 /// Why a reader wants bytes; earlier variants are fetched first.
@@ -244,7 +244,7 @@ pub enum News {
         layers: Vec<ImageUrl>,
         /// Why nothing is kept for later openings of the image, although that was requested.
         not_kept: Option<String>,
-        /// If the server did not answer: the reason, since it is not known which image it has.
+        /// Why it is unknown which image the server has, if it did not answer.
         #[serde(default)]
         offline: Option<String>,
     },

@@ -74,7 +74,7 @@ pub async fn send(
     Ok(Sent::All(format!("sha256:{:x}", hash.finalize())))
 }
 
-/// The time limit for each block's worth of bytes, so that a trickle is not enough.
+/// Limits the time for each block's worth of bytes, so that a trickle does not count as progress.
 struct Pace {
     limit: Duration,
     since: Instant,
@@ -99,7 +99,7 @@ impl Pace {
         Ok(bytes.map(Vec::from))
     }
 
-    /// Does not count the time for which the consumer of the bytes kept the server waiting.
+    /// Excludes the time for which the consumer of the bytes kept the server waiting.
     fn resume(&mut self, waited: Duration) {
         self.since += waited;
         if self.bytes >= BLOCK {

@@ -138,7 +138,7 @@ fn unpack(most: u64) -> Result<String, String> {
     };
     let rewritten = tar_layer::rewrite(&mut archive, &contents, output, limits);
     let rest = match rewritten {
-        // If mkfs.erofs is gone, it reports the reason itself.
+        // If mkfs.erofs has ended, its own error output says why.
         Ok(()) | Err(Error::Write(_)) => io::copy(&mut archive, &mut io::sink()).map(drop),
         Err(Error::Read(error)) => Err(error),
         Err(Error::Content(_)) => Err(archive.too_long()),
@@ -242,8 +242,8 @@ fn beside(program: &Path) -> Vec<PathBuf> {
     }
 }
 
-/// Gives up rights; `rules` says which files can still be opened. The error is one line, after
-/// which untrusted bytes must not be touched.
+/// Gives up rights; `rules` says which files can still be opened. If this fails, untrusted bytes
+/// must not be touched; the error is one line.
 fn confine(rules: &[(&Path, BitFlags<AccessFs>)]) -> Result<(), String> {
     let described = |what: &str, error: &dyn std::fmt::Display| format!("{what} ({error})");
     let mut missing = Vec::new();

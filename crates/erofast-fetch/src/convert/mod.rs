@@ -44,7 +44,7 @@ const MOST: usize = 4;
 #[derive(Debug, Clone)]
 pub struct Named {
     pub layer: TarLayer,
-    /// Which layer it is, if the image has several.
+    /// The name, which says which layer this is if the image has several.
     pub name: String,
 }
 
@@ -264,7 +264,7 @@ impl Shared {
         Ok(store)
     }
 
-    /// Finds mkfs.erofs; asks it for its version only once.
+    /// Finds mkfs.erofs, and asks for its version only once.
     async fn mkfs(&self, empty: &Path) -> Result<Mkfs, Failure> {
         let known = self.mkfs.borrow().clone();
         match known {

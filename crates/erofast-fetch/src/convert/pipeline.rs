@@ -34,14 +34,15 @@ const LOOK: Duration = Duration::from_millis(5);
 #[derive(Debug, Clone)]
 pub struct Mkfs {
     path: PathBuf,
-    /// The first two numbers of its version.
+    /// The first two numbers of the program's version.
     version: [u32; 2],
     /// The program's name and version.
     pub name: String,
 }
 
 impl Mkfs {
-    /// Finds mkfs.erofs in `PATH`, which must be recent enough. `empty` is an empty directory.
+    /// Finds mkfs.erofs in `PATH`, and checks that it is recent enough. `empty` is an empty
+    /// directory.
     pub async fn find(empty: &Path) -> Result<Mkfs, Failure> {
         let path = in_path()
             .ok_or_else(|| Failure::lasting(format!("{PROGRAM} is not installed: {INSTALL}")))?;
@@ -131,7 +132,7 @@ fn maker(program: &Path, directory: &Path) -> Command {
 }
 
 /// The command that starts this program to convert. The new processes inherit nothing of the
-/// environment except where programs and libraries are.
+/// environment except the search paths of programs and libraries.
 fn own() -> Command {
     let mut command = Command::new("/proc/self/exe");
     command.arg(CONVERT).env_clear();

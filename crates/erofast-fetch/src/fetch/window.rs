@@ -43,7 +43,7 @@ impl Fetch {
         client.reply(Reply::new(question.id, 0, in_words(mark)));
     }
 
-    /// Whether blocks of a launch profile are being fetched: it predicts more than reads do.
+    /// Whether blocks of a launch profile are being fetched. A profile predicts more than reads do.
     pub fn has_profile(&self) -> bool {
         self.waiting.borrow().has_profile()
     }
@@ -55,7 +55,7 @@ impl Fetch {
         }
     }
 
-    /// Treats the beginning of an image as read, since an image that is opened will be.
+    /// Treats the first block as read, since an image that was opened will be read.
     pub fn begin_ahead(self: &Rc<Self>) {
         self.look_around(&BTreeSet::from([0]));
     }
@@ -68,7 +68,7 @@ impl Fetch {
         self.last_read.note(self);
         let (near, mut spots) = (self.link.near(), self.spots.borrow_mut());
         let mut blocks: Vec<_> = missing.iter().copied().collect();
-        // Last to first, so that the first of them is looked around first.
+        // From last to first, so that the surroundings of the first are fetched first.
         while let Some(last) = blocks.pop() {
             let mut first = last;
             while blocks.last().is_some_and(|&block| block + 1 == first) {
@@ -84,7 +84,7 @@ impl Fetch {
         self.fly(|wanted| self.spots.borrow_mut().next_near(most, wanted))
     }
 
-    /// The next blocks of the rest of the image, if all of it can be here soon; they are in flight
+    /// The next blocks of the rest of the image, if all of it can arrive soon; they are in flight
     /// from now on.
     pub fn next_rest(&self, most: u64) -> Option<Range<u64>> {
         let is_soon = || self.link.brings_soon(self.room.missing());

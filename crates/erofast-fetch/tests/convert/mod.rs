@@ -102,7 +102,7 @@ fn how_a_layer_is_packed_is_seen_by_its_bytes() {
     assert_eq!(found, [other]);
 }
 
-/// containerd refuses other layers, too.
+/// containerd also refuses an image if one of these layers is compressed.
 #[test]
 fn layers_that_are_all_called_uncompressed_must_be_so() {
     let place = Place::new(COPY);

@@ -22,7 +22,7 @@ const GZIP: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 /// nobody may have to run it, but the directory of these tests is accessible only to root.
 pub const PROGRAMS: &str = "EROFAST_TEST_PROGRAMS";
 
-/// The archive contains the finished image as a file.
+/// A mkfs.erofs that extracts the finished image from the archive.
 const COPY: &str = "#!/bin/sh
 case $* in *--version*) echo 'mkfs.erofs (erofs-utils) 1.9.9'; exit ;; esac
 exec tar -x -O -f - content > image

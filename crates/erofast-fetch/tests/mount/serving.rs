@@ -28,7 +28,7 @@ pub fn a_mount_has_what_the_image_has() {
     assert!(remote["fetched_bytes"].as_u64() > Some(0), "{remote}");
     let fetched = site.server.state().asked.len();
     umount(&site.point(), false).unwrap();
-    // Another mount gets it from the cache.
+    // Another mount gets the bytes from the cache.
     site.mount("").unwrap();
     for (name, bytes) in files() {
         assert!(

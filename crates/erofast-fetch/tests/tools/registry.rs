@@ -76,8 +76,8 @@ fn a_registry_has_no_files_beside_an_image() {
     );
 }
 
-/// The comparison begins when the last block has arrived, concurrently with the tool that requested
-/// it.
+/// The comparison begins when the last block has arrived, while the tool that requested it is
+/// running.
 #[test]
 fn a_blob_with_another_digest_passes_no_tool() {
     let Some(site) = Site::new("lz4-4k.erofs") else {

@@ -22,7 +22,7 @@ use crate::snapshot::store::Store;
 /// How long an existing mount may take to answer.
 const ANSWER: Duration = Duration::from_secs(2);
 
-/// What `erofast mount` says of a blob that is something else, such as a tar archive.
+/// What `erofast mount` says about a blob that is something else, such as a tar archive.
 const NO_EROFS: &str = "not an EROFS image";
 
 /// How many blobs are remembered as not being EROFS.
@@ -188,7 +188,7 @@ impl Layers {
         slow.get(image).is_some_and(|until| Instant::now() < *until)
     }
 
-    /// Skips the image's layers for `limit`.
+    /// Lets the image's other layers be skipped for the time `limit`.
     pub fn note_slow(&self, image: &str, limit: Duration) {
         let (mut slow, now) = (self.lock(&self.slow), Instant::now());
         slow.retain(|_, until| now < *until);
@@ -219,8 +219,8 @@ impl Layers {
 }
 
 impl Held<'_> {
-    /// Mounts the layer, unless it is mounted already. With the manifest's digest an archive is
-    /// converted.
+    /// Mounts the layer, unless it is mounted already. If the manifest's digest is given, an
+    /// archive is converted.
     pub fn mount(
         &self,
         image: &str,
@@ -319,8 +319,8 @@ impl Held<'_> {
         known.insert(self.digest.clone());
     }
 
-    /// Whether only containerd knows the attributes of all directories of the converted layer that
-    /// is mounted here, as in [`Layers::is_for_containerd`]; one line of the log says so.
+    /// Whether the converted layer that is mounted here has directories whose attributes only
+    /// containerd knows, as in [`Layers::is_for_containerd`]. If so, the log has a line about it.
     pub fn needs_containerd(&self, image: &str, point: &Path) -> bool {
         let mut value = [0; 20];
         let Ok(length) = rustix::fs::getxattr(point, IMPLIES, &mut value[..]) else {

@@ -107,8 +107,8 @@ impl Store {
         })
     }
 
-    /// Returns the record of the layer with this digest, and creates it if there is none. It keeps
-    /// the image and manifest of the last call.
+    /// Returns the record of the layer with this digest, and creates it if there is none. The
+    /// record has the image and the manifest of the last call.
     pub fn insert_layer(
         &self,
         digest: &str,
