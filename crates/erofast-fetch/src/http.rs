@@ -62,7 +62,7 @@ impl Server {
         Ok(())
     }
 
-    /// This registry, for fetching another blob.
+    /// The same registry, for fetching another blob.
     pub fn blob(&self, digest: &str) -> Result<Server, Failure> {
         Ok(Server {
             client: self.client.clone(),

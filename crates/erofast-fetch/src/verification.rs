@@ -30,7 +30,7 @@ pub struct Verification {
 }
 
 impl Verification {
-    /// Also created for an image without a digest, for which there is nothing to do.
+    /// Creates the state; an image without a digest is never compared.
     pub fn new(identity: &Identity, room: &Room) -> Verification {
         let wanted = identity.digest.is_some() && !room.is_verified();
         Verification {

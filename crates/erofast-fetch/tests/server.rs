@@ -37,7 +37,7 @@ pub(crate) enum Fault {
     Compressed,
     /// Another ETag: the image was replaced.
     Changed,
-    /// This total length.
+    /// A different total length.
     Length(u64),
     /// Redirects to that URL.
     Redirect(String),
@@ -313,7 +313,7 @@ impl Server {
             // Less than a block, so that nothing is kept, however many blocks were requested.
             Some(Fault::Short) => send(to, &body[..length.min(1 << 14) * 2 / 3], rate).and(None),
             Some(Fault::Stalled) => {
-                // As for a short answer.
+                // Less than a block, as in a short answer.
                 send(to, &body[..length.min(1 << 14) / 2], rate)?;
                 to.wait_for_close();
                 None

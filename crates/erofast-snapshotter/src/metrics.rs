@@ -12,15 +12,15 @@ const BOUNDS: [f64; 10] = [0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.
 /// The outcome for a layer that containerd asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was mounted from the registry.
+    /// The layer was mounted from the registry.
     Mounted,
-    /// It was already mounted.
+    /// The layer was already mounted.
     Shared,
-    /// It was converted, and mounted.
+    /// The layer was converted, and mounted.
     Converted,
-    /// It is not EROFS: containerd unpacks it.
+    /// The layer is not EROFS: containerd unpacks it.
     Unpacked,
-    /// It could not be mounted: containerd tries to unpack it.
+    /// The layer could not be mounted: containerd tries to unpack it.
     Failed,
 }
 

@@ -582,7 +582,7 @@ mod tests {
         refused("Not a directory");
     }
 
-    /// Only as root: other users cannot change an owner.
+    /// This runs only as root: other users cannot change an owner.
     #[test]
     fn the_directory_of_another_user_is_no_cache() {
         let (place, source, entry) = with_an_entry();

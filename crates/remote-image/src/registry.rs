@@ -37,7 +37,7 @@ pub struct TarLayer {
     pub digest: String,
     /// The size of the blob in bytes.
     pub bytes: u64,
-    /// Its compression.
+    /// The compression of the blob.
     pub packing: Packing,
     /// Digest of the uncompressed archive.
     pub diff_id: String,

@@ -2,9 +2,9 @@
 //!
 //! It has one directory per image, like [`cache`], each of them readable by all. Its readers trust
 //! nothing that a user other than root or themselves could have written, and use only whole images,
-//! so that they never write. They neither hold nor respect locks: any user may lock a file that they
-//! can read. As everywhere, blocks are compared with their checksums, and blobs of registries with
-//! their digests before an image counts as whole.
+//! so that they never write. They neither hold nor respect locks: any user may lock a file that
+//! they can read. As everywhere, blocks are compared with their checksums, and blobs of registries
+//! with their digests before an image counts as whole.
 
 use std::fs::{self, File, Permissions};
 use std::io;

@@ -556,7 +556,7 @@ impl Layer<'_> {
     }
 }
 
-/// Only regular files and directories can have `user.*` attributes.
+/// Drops attributes that cannot be set: only regular files and directories can have `user.*` ones.
 fn drop_unsettable(kind: &Kind, attributes: &mut Attributes) {
     if !matches!(kind, Kind::File { .. } | Kind::Directory(_)) {
         attributes

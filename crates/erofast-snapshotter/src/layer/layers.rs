@@ -50,7 +50,7 @@ pub struct Settings {
 /// The outcome of mounting a layer.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Mounted {
-    /// It is mounted here.
+    /// The layer is mounted here.
     At(PathBuf),
     /// The blob is not an EROFS image.
     NotErofs,

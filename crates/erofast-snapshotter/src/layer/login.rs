@@ -13,7 +13,7 @@ use super::hosts::Host;
 /// The number of images whose logins are remembered; the oldest are dropped.
 const REMEMBERED: usize = 1000;
 
-/// A login. Its `Debug` output reveals nothing of it.
+/// A login, which the `Debug` output does not reveal.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Login {
     /// Name and password.

@@ -39,11 +39,11 @@ fn unescaped(mut field: &[u8]) -> Vec<u8> {
 /// Whether a mount answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// It answers.
+    /// The mount answers.
     Answers,
-    /// Its server is gone.
+    /// The mount's server is gone.
     Dead,
-    /// It did not answer in time.
+    /// The mount did not answer in time.
     Silent,
 }
 

@@ -37,11 +37,11 @@ pub struct Usage {
 pub struct Record {
     /// The number of its directory, which no other snapshot ever gets.
     pub id: u64,
-    /// Its kind.
+    /// The kind of the snapshot.
     pub kind: Kind,
     /// The name of the snapshot below; empty if there is none.
     pub parent: String,
-    /// Its labels.
+    /// The labels of the snapshot.
     pub labels: Labels,
     /// When the snapshot was created, as time since 1970.
     pub created: Duration,
