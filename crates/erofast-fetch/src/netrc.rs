@@ -1,5 +1,5 @@
 //! Users and passwords by host, in the format of ftp's and curl's `.netrc`. As in curl, words may
-//! be in double quotes, and the first matching entry is used. A host may have a port here.
+//! be in double quotes, and the first matching entry is used. Here, a host may also have a port.
 
 use reqwest::Url;
 

@@ -101,7 +101,7 @@ pub struct Entry {
     pub record: Record,
     /// Bytes on disk.
     pub allocated: u64,
-    /// When it was last used.
+    /// When the image was last used.
     pub used: SystemTime,
     /// Whether a fetcher is using the image now.
     pub busy: bool,

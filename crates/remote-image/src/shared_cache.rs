@@ -64,7 +64,7 @@ fn is_file_trusted(file: &File) -> bool {
     stat.is_ok_and(|stat| is_trusted_owner(stat.uid(), stat.mode()))
 }
 
-/// Whether nobody but root, who can do anything anyway, and the caller can write.
+/// Whether only root and the caller can write; root can do anything anyway.
 fn is_trusted_owner(owner: u32, mode: u32) -> bool {
     let own = rustix::process::geteuid().as_raw();
     [0, own].contains(&owner) && mode & 0o022 == 0

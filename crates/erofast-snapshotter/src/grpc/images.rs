@@ -21,7 +21,8 @@ use crate::layer::reference::normalised;
 /// Size limit of a pull request, in bytes.
 const MOST_BYTES: usize = 4 << 20;
 
-/// Length of the prefix of a message, which says whether the message is compressed, and its length.
+/// Length of the prefix of a message, which says whether the message is compressed and how long it
+/// is.
 const FRAME: usize = 5;
 
 /// `runtime.v1.PullImageRequest`, as far as needed; v1alpha2 has the same fields.

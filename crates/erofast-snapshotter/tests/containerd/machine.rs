@@ -436,7 +436,7 @@ fn configure(node: &Node, address: &str) {
     fs::write(node.path("containerd.toml"), text).unwrap();
 }
 
-/// The configuration version of containerd 1, and its sections.
+/// The configuration of containerd 1: the version of its format, and its sections.
 fn version_2(place: &str, address: &str) -> (u32, String) {
     let text = format!(
         r#"
@@ -460,7 +460,7 @@ fn version_2(place: &str, address: &str) -> (u32, String) {
     (2, text)
 }
 
-/// The configuration version of containerd 2, and its sections.
+/// The configuration of containerd 2: the version of its format, and its sections.
 fn version_3(place: &str, address: &str) -> (u32, String) {
     let platform = match std::env::consts::ARCH {
         "x86_64" => "linux/amd64",
