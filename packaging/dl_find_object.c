@@ -1,6 +1,7 @@
-/* gcc's unwinder finds the tables of a program by a call that glibc has and musl has not. Static programs
- * for musl that are linked with that unwinder (scripts/build-release) get the call from here. It is
- * compiled with glibc's headers, which have the structure that the unwinder was compiled with. */
+/* gcc's unwinder finds a program's tables with a function that glibc has and musl lacks. Static
+ * programs for musl that are linked with that unwinder (scripts/build-release) get it from this file.
+ * This file is compiled with glibc's headers, which have the structure that the unwinder was
+ * compiled with. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <link.h>
@@ -12,7 +13,7 @@ struct search {
     struct dl_find_object *found;
 };
 
-/* Fills in what was searched for if this object has the address; 1 ends the search. */
+/* Fills in the result if this object has the address; returning 1 ends the search. */
 static int match_object(struct dl_phdr_info *object, size_t size, void *data) {
     struct search *search = data;
     uintptr_t start = 0, end = 0;

@@ -1,5 +1,5 @@
-//! Measures how fast an image of 512 MiB comes over loopback, and from the cache: `cargo run
-//! --release -p erofast-fetch --example stream target/release/erofast-fetch`.
+//! Measures how fast an image of 512 MiB arrives over loopback, and is read from the cache:
+//! `cargo run --release -p erofast-fetch --example stream target/release/erofast-fetch`.
 #![allow(dead_code)]
 
 #[path = "../tests/server.rs"]

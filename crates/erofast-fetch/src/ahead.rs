@@ -1,7 +1,8 @@
-//! Fetches what lies near reads, and then what is left of small images, while the link is idle.
+//! Fetches blocks near those that were read, and then the rest of small images, while the link is
+//! idle.
 //!
-//! Programs read related files, and parts of a file, one after the other, and each read that lacks
-//! something is a round trip. What they read next is often near: files of a directory are stored
+//! Programs read related files and the parts of a file one after another, and each read of a
+//! missing block costs a round trip. The next read is often nearby: files of a directory are stored
 //! together, as are the parts of a file.
 
 use std::cell::RefCell;
@@ -9,10 +10,10 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::rc::{Rc, Weak};
 
-/// Places that are remembered.
+/// How many spots, and how many related ranges, are remembered.
 const MOST_SPOTS: usize = 16;
 
-/// So many times farther than what is near, a file is still fetched.
+/// Blocks of the same file may be this many times farther from a read than other blocks.
 const FILE: u64 = 5;
 
 /// The images of the process in the order of their last reads.
@@ -33,38 +34,39 @@ impl<I> LastRead<I> {
         images.push(Rc::downgrade(image));
     }
 
-    /// The images, the one read last first.
+    /// The images, most recently read first.
     pub fn images(&self) -> Vec<Rc<I>> {
         let images = self.0.borrow();
         images.iter().rev().filter_map(Weak::upgrade).collect()
     }
 }
 
-/// Places of an image that were read, the last one first, and what was fetched of the rest.
+/// Spots of an image that were read, most recent first, and how much of the rest has been
+/// considered.
 #[derive(Debug, Default)]
 pub struct Spots {
     near: VecDeque<Spot>,
     rest: Option<Spot>,
-    /// Ranges that belong together, the last one first.
+    /// Ranges whose blocks belong together, most recent first.
     related: VecDeque<Range<u64>>,
 }
 
-/// A place, in blocks.
+/// A place that was read; its ranges are in blocks.
 #[derive(Debug, Clone)]
 struct Spot {
-    /// What was read here.
+    /// The blocks that were read.
     read: Range<u64>,
-    /// How far from that is near.
+    /// How many blocks on either side count as near.
     radius: u64,
-    /// What belongs to it, whole files, as far as the link brings that soon.
+    /// The blocks of the same file that the link can deliver soon.
     related: Range<u64>,
-    /// What has been looked at, around what was read.
+    /// The blocks that have been considered so far.
     seen: Range<u64>,
 }
 
 impl Spots {
-    /// Notes a read. `near` is how far from it is near: at first, and at most. What is near becomes
-    /// more with each read near another one.
+    /// Notes a read. `near` is the range of the radius within which blocks count as near: it begins
+    /// at the start, and doubles up to the end with each read near an earlier one.
     pub fn read(&mut self, blocks: Range<u64>, near: &Range<u64>) {
         let mut related = self.related.iter();
         let related = related.find(|range| range.contains(&blocks.start));
@@ -89,14 +91,14 @@ impl Spots {
         self.near.truncate(MOST_SPOTS);
     }
 
-    /// Notes that these blocks belong together: one of them is read next.
+    /// Notes that these blocks belong together; after one of them, others are likely to be read.
     pub fn relate(&mut self, blocks: Range<u64>) {
         self.related.retain(|other| *other != blocks);
         self.related.push_front(blocks);
         self.related.truncate(MOST_SPOTS);
     }
 
-    /// The next blocks, at most this many, that are wanted and near a place.
+    /// The next wanted blocks near a spot: at most `most` of them.
     pub fn next_near(&mut self, most: u64, wanted: impl Fn(u64) -> bool) -> Option<Range<u64>> {
         let next = |spot: &mut Spot| {
             let Range { start, end } = spot.read;
@@ -108,7 +110,7 @@ impl Spots {
         self.near.iter_mut().find_map(next)
     }
 
-    /// The next blocks, at most this many, that are wanted, of all.
+    /// The next wanted blocks of the whole image: at most `most` of them.
     pub fn next_rest(
         &mut self,
         all: &Range<u64>,
@@ -118,7 +120,7 @@ impl Spots {
         self.rest.as_mut()?.next(all, most, &wanted)
     }
 
-    /// Forgets the places.
+    /// Forgets the spots, so that nothing near them is fetched.
     pub fn clear(&mut self) {
         self.near.clear();
     }
@@ -130,7 +132,7 @@ impl Spot {
         self.read.start <= other.read.end + reach && other.read.start <= self.read.end + reach
     }
 
-    /// The nearest blocks that are wanted and have not been looked at.
+    /// The nearest wanted blocks that have not been considered yet.
     fn next(
         &mut self,
         around: &Range<u64>,
@@ -177,7 +179,7 @@ mod tests {
             all(&mut spots, 2, |_| true),
             [52..54, 48..50, 54..56, 46..48]
         );
-        // At the beginning of an image, and between blocks that are there.
+        // At the beginning of an image, next to a block that is already present.
         spots.read(1..2, &(4..100));
         assert_eq!(all(&mut spots, 4, |block| block != 3), [2..3, 0..1, 4..6]);
     }

@@ -12,8 +12,8 @@ use crate::proxy;
 /// Longest wait that Retry-After may request.
 const LONGEST_HOLD: Duration = Duration::from_secs(60);
 
-/// The failure for an answer with an unexpected status. `remedy`: what to do if credentials are
-/// missing or insufficient; none if they were not sent there.
+/// The failure for an answer with an unexpected status. `remedy` says what to do if credentials are
+/// missing or insufficient; it is `None` if the server that answered gets no credentials.
 pub fn refused(response: &Response, remedy: Option<String>) -> Failure {
     let (status, headers) = (response.status(), response.headers());
     let unauthorized = remedy.filter(|_| status == StatusCode::UNAUTHORIZED);
@@ -58,7 +58,7 @@ fn parse_date(value: &str) -> Option<SystemTime> {
     httpdate::parse_http_date(value.trim()).ok()
 }
 
-/// The header as text, if it is present and textual.
+/// The value of a header, if it is present and is text.
 pub fn text(headers: &HeaderMap, name: impl AsHeaderName) -> Option<String> {
     Some(headers.get(name)?.to_str().ok()?.to_owned())
 }
@@ -88,8 +88,8 @@ pub async fn begin(mut response: Response, least: usize) -> Result<Vec<u8>, Fail
     Ok(begin)
 }
 
-/// All bytes of a launch profile, or one more than it may have; if the answer is not a profile,
-/// only its beginning.
+/// All bytes of a launch profile, or one byte more than the limit if it is too long; only the
+/// beginning if the answer is not a profile.
 pub async fn few(mut response: Response, begin: Option<&[u8]>) -> Result<Vec<u8>, Failure> {
     let mut body = Vec::new();
     while body.len() <= LONGEST
@@ -122,9 +122,9 @@ mod tests {
             ("Sun, 06 Nov 1994 08:49:30 GMT", None, Some(0)),
             ("Sat, 06 Nov 2094 08:49:30 GMT", None, Some(60)),
             ("soon", None, None),
-            // The clock here is a day slow, and would make it wait for the longest time.
+            // The local clock is a day slow, which would lead to the longest wait.
             ("Mon, 07 Nov 1994 08:49:40 GMT", date, Some(3)),
-            // Or it is fast.
+            // The local clock is fast.
             (
                 "Sat, 05 Nov 1994 08:49:40 GMT",
                 Some("Sat, 05 Nov 1994 08:49:37 GMT"),

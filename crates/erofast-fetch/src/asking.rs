@@ -1,4 +1,4 @@
-//! Which image a server has: what its first answers say.
+//! Finds out from a server's first answers which image it has.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -18,52 +18,52 @@ use crate::layers::{BEGINNING, Layer, is_image};
 use crate::registry::{self, Attached};
 use crate::wanted::Wanted;
 
-/// Used if a registry that is contacted without TLS speaks it.
+/// Message if a registry is contacted without TLS, but speaks it.
 const HAS_TLS: &str = "the server speaks TLS (set oci.plain_http=off)";
 
-/// Pauses before another try, unless the server asks for longer ones.
+/// Pauses before the next attempts, unless the server asks for a certain pause (Retry-After).
 const PAUSES: [Duration; 3] = [
     Duration::from_millis(100),
     Duration::from_millis(400),
     Duration::from_millis(1600),
 ];
 
-/// Pauses until a registry supports ranges of a blob: the first and the longest.
+/// First and longest pause while waiting for a registry to support ranges of a blob.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 const LONGEST_WAIT: Duration = Duration::from_secs(4);
 
-/// The things that a server can have at a URL.
+/// What a server has at a URL.
 pub enum Found {
     /// An image as it is.
     Blob(Box<FirstBlock>),
-    /// One whose top layer was an archive.
+    /// An image whose top layer was an archive, and has been converted.
     Converted(Box<Converted>),
 }
 
 /// An image whose top layer is in the cache.
 pub struct Converted {
     pub answer: Answer,
-    /// A line for the log.
+    /// The manifest that the tag currently leads to, as a line for the log.
     pub pinned: Option<String>,
-    /// The converted layers.
+    /// The converted layers, held so that they stay in the cache.
     pub kept: Vec<Store>,
     pub attached: Attached,
 }
 
-/// The beginning of an image.
+/// An image whose first block is arriving.
 pub struct FirstBlock {
     pub server: Server,
     pub response: Response,
     pub answer: Answer,
-    /// A line for the log.
+    /// The manifest that the tag currently leads to, as a line for the log.
     pub pinned: Option<String>,
-    /// The converted layers.
+    /// The converted layers, held so that they stay in the cache.
     pub kept: Vec<Store>,
-    /// In a registry.
+    /// Where the launch profile may be, if the image is in a registry.
     pub attached: Option<Attached>,
 }
 
-/// Asks the server, and has archives converted.
+/// Asks the server which image it has, and converts archives.
 pub async fn ask(wanted: &Wanted<'_>, patience: Duration) -> Result<Found, Failure> {
     let (source, server) = (&wanted.source, wanted.server()?);
     let options = &Options {
@@ -160,7 +160,7 @@ async fn ask_registry(
     }
 }
 
-/// Begins to convert the archives that are asked for next. Nobody waits for the result: whoever
+/// Starts converting the archives that will be requested next. Nobody waits for the result: whoever
 /// opens such a layer later finds its image, or converts it and reports any failure.
 fn convert_next(wanted: &Wanted<'_>, server: &Server, next: Vec<(String, TarLayer)>) {
     let Some((_, first)) = next.first() else {
@@ -177,7 +177,7 @@ fn convert_next(wanted: &Wanted<'_>, server: &Server, next: Vec<(String, TarLaye
     });
 }
 
-/// Whether a layer declared as an archive really is one: images occur under that type too.
+/// Whether a layer that is declared as an archive really is one: it may be an image.
 async fn is_archive(server: &Server, options: &Options, layer: &Layer) -> Result<bool, Failure> {
     let Layer::Tar(TarLayer { digest, bytes, .. }) = layer else {
         return Ok(false);
@@ -191,7 +191,8 @@ async fn is_archive(server: &Server, options: &Options, layer: &Layer) -> Result
     Ok(!is_image(&begin))
 }
 
-/// Names the option if a registry is contacted without TLS but has it, or the other way round.
+/// Names the option to set if a registry is contacted without TLS but speaks it, or the other way
+/// round.
 async fn with_scheme(server: &Server, options: &Options, failure: Failure) -> Failure {
     let otherwise = in_time(options, server.answers_otherwise());
     if !failure.garbled || !otherwise.await.unwrap_or(false) {
@@ -203,7 +204,7 @@ async fn with_scheme(server: &Server, options: &Options, failure: Failure) -> Fa
     }
 }
 
-/// The identity of the image in the answer, which must be of this blob.
+/// The identity of the blob in an answer, whose length must be the one in the manifest.
 fn identify(response: &Response, digest: String, length: Option<u64>) -> Result<Identity, Failure> {
     let found = identity(response)?;
     match length {
@@ -219,8 +220,9 @@ fn identify(response: &Response, digest: String, length: Option<u64>) -> Result<
     }
 }
 
-/// A registry that proxies another one supports no ranges until it has the blob itself, which it
-/// fetches on the first request.
+/// Requests the first block until the answer is a range: a registry that proxies another one does
+/// not support ranges of a blob until it has fetched the whole blob, which the first request
+/// triggers.
 async fn first_block_of_blob(server: &Server, options: &Options) -> Result<Response, Failure> {
     let begun = Instant::now();
     let mut pause = FIRST_WAIT;

@@ -1,5 +1,5 @@
-//! A registry's demand before it answers: the header `WWW-Authenticate` (RFC 9110), and tokens as
-//! the distribution project describes them.
+//! How a registry demands credentials: the header `WWW-Authenticate` (RFC 9110), and tokens as
+//! specified by the distribution project.
 
 use remote_image::Options;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
@@ -10,10 +10,10 @@ use crate::answer::{body, refused};
 use crate::endpoint::check_scheme;
 use crate::failure::Failure;
 
-/// Limit of the answer with a token.
+/// Size limit of the answer with a token, in bytes.
 const LONGEST: usize = 1 << 20;
 
-/// Which credentials are wanted.
+/// The credentials that a registry demands.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Challenge {
     /// User and password.
@@ -32,7 +32,7 @@ struct Answer {
 }
 
 impl Challenge {
-    /// A supported challenge; preferably one for a token, which may be available without a
+    /// The challenge to answer: preferably one for a token, which may be available without a
     /// password.
     pub fn read(headers: &HeaderMap) -> Option<Challenge> {
         let values = headers.get_all(WWW_AUTHENTICATE).iter();
@@ -55,8 +55,8 @@ impl Challenge {
         Some(Challenge::Bearer { realm, parameters })
     }
 
-    /// The value of the header `Authorization` that answers it. `remedy`: for a `user` that is
-    /// refused.
+    /// The value of the header `Authorization` that answers this challenge. `remedy` says what to
+    /// do if `user` is missing or refused.
     pub async fn answer(
         &self,
         client: &Client,
@@ -100,7 +100,7 @@ async fn token(
     value.ok_or_else(|| Failure::new("the response contains no token"))
 }
 
-/// Returns none if it cannot be sent.
+/// A header value that is not shown in logs; `None` if the text cannot be sent in a header.
 pub fn secret(text: &str) -> Option<HeaderValue> {
     let mut value = HeaderValue::from_str(text).ok()?;
     value.set_sensitive(true);

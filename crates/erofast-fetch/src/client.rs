@@ -1,4 +1,4 @@
-//! A reader that must be answered.
+//! A reader's connection.
 
 use std::cell::Cell;
 
@@ -9,7 +9,7 @@ thread_local! {
     static CLIENTS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// A reader's connection, to which its replies go.
+/// A reader's connection, over which it gets its replies.
 #[derive(Debug, Clone)]
 pub struct Client {
     /// Different for each reader.
@@ -24,8 +24,7 @@ impl Client {
         Client { number, replies }
     }
 
-    /// Sends a reply. A reader that has gone receives nothing, and neither does one that takes no
-    /// replies.
+    /// Sends a reply. It is dropped if the reader is gone or does not take its replies.
     pub fn reply(&self, reply: Reply) {
         let _ = self.replies.try_send(reply);
     }

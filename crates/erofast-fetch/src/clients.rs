@@ -27,13 +27,14 @@ pub async fn next(orders: &UnixDatagram) -> Option<(Order, Vec<OwnedFd>)> {
     orders.async_io(Interest::READABLE, receive).await.ok()?
 }
 
-/// A reader repeats the questions that it sent before it got HELLO: at most this many.
+/// How many question numbers are remembered in order to ignore repetitions: a reader repeats the
+/// questions that it sent before it got HELLO.
 const EARLY: usize = 256;
 
-/// Most replies that a reader has not taken: as many as it may request.
+/// Maximum number of replies that wait for a reader: one for each question that it may have.
 const UNREAD: usize = crate::waiting::MOST_OF_A_READER;
 
-/// Takes the reader's questions until it closes its end.
+/// Answers the reader's questions until it closes its end of the socket.
 pub fn serve(fetch: &Rc<Fetch>, socket: UnixDatagram) {
     let (replies, outgoing) = channel(UNREAD);
     let client = Client::new(replies);

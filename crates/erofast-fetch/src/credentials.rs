@@ -1,4 +1,4 @@
-//! Headers from files and registry tokens, only for the origin of the URL.
+//! Credentials: headers from files, and registry tokens, sent only to the origin of the URL.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -39,7 +39,7 @@ pub struct Credentials {
     url: Url,
     /// A registry says what it wants; a web server gets everything immediately.
     registry: bool,
-    /// None if the files have not been read yet, or could not be.
+    /// `None` if the files have not been read yet, or could not be.
     headers: RefCell<Option<HeaderMap>>,
     renewal: Mutex<()>,
 }
@@ -56,7 +56,7 @@ impl Credentials {
         }
     }
 
-    /// The remedy if there are none, or if those from the files are insufficient.
+    /// What to do if there are no credentials, or if those from the files are insufficient.
     pub fn remedy(&self) -> String {
         let Options {
             token_file,
@@ -97,7 +97,7 @@ impl Credentials {
         Ok(self.headers.borrow().clone().unwrap_or_default())
     }
 
-    /// The user, for a registry that asks.
+    /// User and password, for a registry that asks for them.
     fn user(&self) -> Result<Option<HeaderValue>, Failure> {
         let named = user(&self.options, &self.url)?;
         Ok(named.or_else(|| match self.kept_login()? {
@@ -106,7 +106,7 @@ impl Credentials {
         }))
     }
 
-    /// A registry login that other programs keep, if the options name no credentials.
+    /// A registry login stored by another program, if the options name no credentials.
     fn kept_login(&self) -> Option<Login> {
         let Options {
             token_file,
@@ -159,7 +159,7 @@ impl Credentials {
     }
 }
 
-/// Headers and token, marked as sensitive.
+/// The headers and the token from the files, marked as sensitive.
 fn from_files(options: &Options) -> Result<HeaderMap, Failure> {
     let mut headers = HeaderMap::new();
     if let Some(path) = &options.header_file {
@@ -184,7 +184,7 @@ fn from_files(options: &Options) -> Result<HeaderMap, Failure> {
     Ok(headers)
 }
 
-/// From its own file, or else from the host's entry.
+/// User and password from their own file, or else from the host's entry in the netrc file.
 fn user(options: &Options, url: &Url) -> Result<Option<HeaderValue>, Failure> {
     if let Some(path) = &options.user_file {
         return authorization("user", path, basic).map(Some);

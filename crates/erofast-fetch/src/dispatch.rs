@@ -1,4 +1,4 @@
-//! Keeps as many ranges in flight as allowed, and the link from being idle.
+//! Keeps as many ranges in flight as allowed, and the link busy.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -10,7 +10,7 @@ use crate::range;
 /// Interval at which waiting clients are told that the fetcher is alive.
 const ALIVE: Duration = Duration::from_secs(1);
 
-/// Starts ranges, and ends pauses and waits, forever.
+/// Forever requests ranges, and gives up questions that have waited too long.
 pub async fn run(fetch: &Rc<Fetch>) {
     let mut reported = Instant::now();
     loop {
@@ -52,11 +52,11 @@ fn fill(fetch: &Rc<Fetch>) {
     }
 }
 
-/// The next range for which the link has idle time, of at most this many blocks, with its image.
-/// The range counts as in flight from now on.
+/// The next range to fetch in idle time, of at most this many blocks, and its image. The range
+/// counts as in flight from now on.
 fn next_idle(fetch: &Fetch, blocks: u64) -> Option<(Rc<Fetch>, Range<u64>)> {
     let images = fetch.last_read.images();
-    // A launch profile says what is read next, and nothing competes with it.
+    // A launch profile says what is read next, and nothing may compete with it.
     if images.iter().any(|image| image.has_profile()) {
         return None;
     }

@@ -40,7 +40,8 @@ fn is_plain(url: &Url, options: &Options) -> bool {
     })
 }
 
-/// Passwords and tokens require TLS, except for a registry that needs none.
+/// Checks that passwords and tokens are sent only over TLS, except for a registry that is used
+/// without it.
 pub fn check_scheme(url: &Url, options: &Options) -> Result<(), Failure> {
     match url.scheme() {
         "https" => Ok(()),

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use crate::proxy;
 
-/// Used if https:// or oci:// leads to a server without TLS.
+/// Message if https:// or oci:// leads to a server without TLS.
 pub const NO_TLS: &str =
     "the server does not speak TLS (use http://, or oci.plain_http=on for a registry)";
 
@@ -19,10 +19,10 @@ const LONGEST: usize = 1000;
 /// Follows the message about a certificate whose issuer is not trusted.
 const UNKNOWN: &str = " (http.ca_file= names certificates to trust)";
 
-/// One line without secrets, and the remedy.
+/// One line without secrets, and how to treat the failure.
 #[derive(Debug, Clone)]
 pub struct Failure {
-    /// Does not name the URL; the caller puts that in front.
+    /// The line without the URL, which the caller puts in front of it.
     pub text: String,
     /// The image at the URL is a different one: retrying is useless.
     pub changed: bool,
@@ -30,15 +30,15 @@ pub struct Failure {
     pub lasting: bool,
     /// There is nothing at the URL.
     pub missing: bool,
-    /// The server did not understand, or was not understood: it may or may not speak TLS.
+    /// One side did not understand the other: perhaps only one of them speaks TLS.
     pub garbled: bool,
     /// Whether the time ran out before there was an answer.
     pub late: bool,
-    /// The server asks to wait this long.
+    /// How long the server asks to wait.
     pub retry_after: Option<Duration>,
 }
 
-/// The result of a query that has a time limit, however slowly its answer comes.
+/// The result of a query whose answer must be complete within the time limit.
 pub async fn in_time<T>(
     options: &Options,
     asked: impl Future<Output = Result<T, Failure>>,
@@ -51,7 +51,7 @@ pub async fn in_time<T>(
 }
 
 impl Failure {
-    /// A failure that may be temporary. Servers choose parts of the text.
+    /// A failure that may be temporary. Parts of the text may come from a server.
     pub fn new(text: impl AsRef<str>) -> Failure {
         Failure {
             text: one_line(text.as_ref()),
@@ -72,7 +72,7 @@ impl Failure {
         }
     }
 
-    /// Whether the server has not said which image it has, but may do so another time.
+    /// Whether the server has not said which image it has, but may say so later.
     pub fn is_of_absence(&self) -> bool {
         !self.lasting || self.late
     }

@@ -38,11 +38,9 @@ const TICK: Duration = Duration::from_millis(100);
 pub struct Fetch {
     /// The URL, in displayable form.
     pub source: ImageUrl,
-    /// How it is fetched.
     pub options: Options,
     /// The image to which the bytes belong.
     pub identity: Identity,
-    /// Where the bytes come from.
     pub server: Server,
     /// Where blocks are stored.
     pub room: Room,
@@ -61,12 +59,12 @@ pub struct Fetch {
     asked: Notify,
     counters: RefCell<Counters>,
     given_up: RefCell<GivenUp>,
-    /// Other layers of the image, so that nothing removes them from the cache in the meantime.
+    /// Other layers of the image, held so that they are not removed from the cache.
     kept: RefCell<Vec<Store>>,
 }
 
 impl Fetch {
-    /// Creates it, without asking anything.
+    /// Creates the image without contacting the server.
     pub fn new(
         (source, options): (ImageUrl, Options),
         identity: Identity,
@@ -99,7 +97,8 @@ impl Fetch {
         fetch
     }
 
-    /// Keeps lines for the log until [`Fetch::report`], since the parent waits for the image.
+    /// Keeps lines for the log until [`Fetch::report`], since the parent expects to hear of the
+    /// image first.
     pub fn keep_notes(&self) {
         self.early.replace(Some(Vec::new()));
     }
@@ -151,7 +150,7 @@ impl Fetch {
         change(&mut self.counters.borrow_mut());
     }
 
-    /// Takes a question.
+    /// Answers a question, or queues it.
     pub fn ask(self: &Rc<Self>, client: &Client, question: &Question) {
         let reply = |errno, text| client.reply(Reply::new(question.id, errno, text));
         match (question.class, self.refusal()) {
@@ -171,7 +170,7 @@ impl Fetch {
         }
     }
 
-    /// Answers immediately if all blocks are present.
+    /// Queues a question for blocks; answers it immediately if all of them are present.
     fn want(self: &Rc<Self>, client: &Client, question: &Question) {
         let order = question.ranges.iter().map(blocks).collect();
         let asker = (Some(client.clone()), question.id);
@@ -208,7 +207,8 @@ impl Fetch {
         self.asked.notify_one();
     }
 
-    /// An image made from an archive cannot be fetched block by block.
+    /// Refuses a question for missing blocks of an image made from an archive, which cannot be
+    /// fetched block by block.
     fn refuse_damaged(&self, asked: Asked) {
         asked
             .missing
@@ -283,7 +283,7 @@ impl Fetch {
         self.link.heard(bytes);
     }
 
-    /// The deadline for a range's next block: all in flight share the link.
+    /// The deadline for a range's next block, which allows for other ranges that share the link.
     pub fn due(&self) -> tokio::time::Instant {
         let runs = self.waiting.borrow().runs().max(1) as u32;
         tokio::time::Instant::now() + stalled(&self.options) * runs
@@ -331,7 +331,7 @@ impl Fetch {
         let why = asked.failure.as_ref().map(|why| why.text.clone());
         let why = why.unwrap_or_else(|| "the server sent nothing in time".to_owned());
         let text = self.about(&asked, &why);
-        // For read-ahead, no reader has waited for the blocks.
+        // No reader has waited for blocks of read-ahead.
         if errno == Errno::TIMEDOUT && asked.class == Class::Demand {
             self.given_up.borrow_mut().add(&asked.missing, &why);
         }
@@ -346,8 +346,8 @@ impl Fetch {
         format!("{}: bytes {first}-{}: {why}", self.source, end - 1)
     }
 
-    /// Why a reader need not wait for these blocks: it has already waited, or by
-    /// [`Options::gives_up`] others have, and nothing has arrived since.
+    /// Why a reader need not wait for these blocks: it has already waited for them or, with
+    /// [`Options::gives_up`], others have waited for theirs and nothing has arrived since.
     fn was_given_up(&self, asked: &Asked) -> Option<String> {
         if asked.class != Class::Demand {
             return None;
@@ -367,7 +367,8 @@ impl Fetch {
         }
     }
 
-    /// Answers a question whose blocks have all arrived, unless a comparison may find them wrong.
+    /// Answers a question whose blocks have all arrived, unless they are still being compared with
+    /// the digest.
     fn answer_complete(&self, asked: Asked) {
         if let Some(asked) = self.verification.hold(asked) {
             if asked.class == Class::Demand {
@@ -382,7 +383,8 @@ impl Fetch {
         self.answer(asked, 0, mark);
     }
 
-    /// Waits for the next question; while there are others, or answers are held, for only a moment.
+    /// Waits for the next question, but only for a moment while others are unanswered or answers
+    /// are held.
     pub async fn next_question(&self) {
         let asked = self.asked.notified();
         match self.waiting.borrow().len() == 0 && !self.verification.is_running() {
@@ -400,7 +402,7 @@ impl Fetch {
             .for_each(|asked| self.give_up(asked, Errno::TIMEDOUT));
     }
 
-    /// Sends a sign of life to clients, some of which wait.
+    /// Tells all clients that the fetcher is alive.
     pub fn say_alive(&self) {
         self.reply_to_all(ALIVE, 0, "");
     }

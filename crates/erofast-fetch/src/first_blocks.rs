@@ -16,10 +16,10 @@ use tokio::task::{JoinHandle, spawn_local};
 use crate::failure::in_time;
 use crate::http::Server;
 
-/// The bytes of the first answer: over a connection that begins slowly, one block takes as long.
+/// Bytes requested first: on a connection in slow start, one block would take as long.
 pub const FIRST: u64 = 2 * BLOCK;
 
-/// The most requests at the same time: a registry without HTTP/2 has a connection for each.
+/// Maximum number of simultaneous requests: a registry without HTTP/2 needs a connection for each.
 const MOST: usize = 32;
 
 /// A blob's server, which knows credentials and redirects, and its answer.
@@ -37,7 +37,8 @@ struct Asked {
 }
 
 impl FirstBlocks {
-    /// Requests the first block of each blob that is not in the cache, all at once.
+    /// Requests the first block of each blob that is not in the cache, without waiting for the
+    /// answers.
     pub fn ask<'i>(
         &self,
         server: &Server,
@@ -68,8 +69,8 @@ impl FirstBlocks {
         }
     }
 
-    /// The answer with a file's first block, if it was requested. After any failure the file is to
-    /// be opened as if it had not been.
+    /// The answer with a file's first block, if it was requested. After a failure this is `None`,
+    /// and the file is opened as if its block had not been requested.
     pub async fn take(&self, source: &ImageUrl, options: &Options) -> Option<Answered> {
         let wanted = shared(options);
         let asked = {
@@ -85,7 +86,7 @@ impl FirstBlocks {
     }
 }
 
-/// The options that are the same for all files of an image.
+/// The options, without those that differ between the files of an image.
 fn shared(options: &Options) -> Options {
     Options {
         root_hash: None,

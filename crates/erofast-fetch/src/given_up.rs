@@ -26,7 +26,7 @@ impl GivenUp {
         self.last = Some((now, why.to_owned()));
     }
 
-    /// Why readers need not wait for these blocks; none unless all of them were given up.
+    /// Why readers need not wait for these blocks; `None` unless all of them were given up.
     pub fn why(&self, blocks: &BTreeSet<u64>) -> Option<&str> {
         let given_up = |block| {
             self.blocks
@@ -37,7 +37,7 @@ impl GivenUp {
         Some(all?.first()?.1.as_str())
     }
 
-    /// Why any block was given up within this time.
+    /// Why the last block was given up, if that was within this time.
     pub fn last_within(&self, limit: Duration) -> Option<&str> {
         let last = self
             .last
@@ -55,7 +55,7 @@ fn is_same_read(when: Instant) -> bool {
 mod tests {
     use super::*;
 
-    /// Readers of other blocks that are given up at the same time are not a reason to wait.
+    /// The blocks may come from several calls of `add`, but each of them must have been given up.
     #[test]
     fn all_blocks_of_a_moment_ago_are_remembered() {
         let set = |blocks: &[u64]| blocks.iter().copied().collect();

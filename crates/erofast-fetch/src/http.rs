@@ -1,4 +1,4 @@
-//! One request to the server: credentials, redirects, and checks of the answer.
+//! Requests to a server: credentials, redirects, and checks of the answers.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -20,7 +20,7 @@ use crate::endpoint;
 use crate::failure::{Failure, is_of_tls};
 
 const REDIRECTS: usize = 10;
-/// Limit of an image's size: readers have a bit for each block, whatever a server announces.
+/// Limit of an image's size: readers keep a bit for each block, whatever size a server announces.
 const LONGEST: u64 = 16 << 40;
 /// Limit of an ETag or a date.
 const LONGEST_TAG: usize = 1 << 10;
@@ -30,14 +30,14 @@ const LONGEST_TAG: usize = 1 << 10;
 pub struct Server {
     client: Client,
     url: Url,
-    /// Only for the origin of `url`.
+    /// Sent only to the origin of `url`.
     credentials: Rc<Credentials>,
     /// Where redirects led, until a request there fails.
     location: RefCell<Option<Url>>,
 }
 
 impl Server {
-    /// Creates it without connecting.
+    /// Creates the server without connecting.
     pub fn new(
         source: &ImageUrl,
         options: &Options,
@@ -56,13 +56,13 @@ impl Server {
         })
     }
 
-    /// Makes this blob of the registry the image from now on.
+    /// Makes this blob of the registry the image to fetch from now on.
     pub fn choose_blob(&mut self, digest: &str) -> Result<(), Failure> {
         self.url = endpoint::blob(&self.url, digest)?;
         Ok(())
     }
 
-    /// This registry, for fetching another blob.
+    /// The same registry, for fetching another blob.
     pub fn blob(&self, digest: &str) -> Result<Server, Failure> {
         Ok(Server {
             client: self.client.clone(),
@@ -90,7 +90,7 @@ impl Server {
         })
     }
 
-    /// Whether it is contacted without TLS.
+    /// Whether the server is contacted without TLS.
     pub fn is_plain(&self) -> bool {
         self.url.scheme() == "http"
     }
@@ -108,7 +108,7 @@ impl Server {
         Ok(self.follow(url, headers).await?.1)
     }
 
-    /// Requests bytes, all or part, of the image identified by `identity`.
+    /// Requests bytes. With `identity`, they must be of that image.
     pub async fn get(
         &self,
         bytes: &Range<u64>,
@@ -136,8 +136,7 @@ impl Server {
         Err(Failure::lasting(line))
     }
 
-    /// Sends a request, and repeats it if there are other credentials than those that the server
-    /// refuses.
+    /// Sends a request, and repeats it if the server refuses the credentials and there are others.
     async fn send(&self, url: &Url, headers: &HeaderMap) -> Result<Response, Failure> {
         let get = || self.client.get(url.clone()).headers(headers.clone());
         if url.origin() != self.url.origin() {
@@ -179,7 +178,7 @@ impl Server {
     }
 }
 
-/// When a request was sent, and its answer began.
+/// When a request was sent, and when its answer began.
 #[derive(Debug, Clone, Copy)]
 pub struct Times {
     pub sent: Instant,
@@ -187,7 +186,7 @@ pub struct Times {
 }
 
 impl Times {
-    /// Those of an answer.
+    /// The times of an answer.
     pub fn of(response: &Response) -> Option<Times> {
         response.extensions().get().copied()
     }
@@ -236,7 +235,7 @@ fn validator(identity: &Identity) -> Option<&str> {
     strong.or(identity.modified.as_deref())
 }
 
-/// The identity of the image that an answer is from, whatever part of it.
+/// The identity of the image that an answer is part of.
 pub fn identity(response: &Response) -> Result<Identity, Failure> {
     let headers = response.headers();
     let length = match response.status() == StatusCode::PARTIAL_CONTENT {
@@ -261,7 +260,7 @@ pub fn identity(response: &Response) -> Result<Identity, Failure> {
     })
 }
 
-/// Truncated to fit into a packet and into the record of the cache.
+/// A validator, which must fit into a packet and into the record of the cache.
 fn validator_of(
     headers: &HeaderMap,
     name: HeaderName,

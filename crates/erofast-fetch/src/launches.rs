@@ -18,12 +18,12 @@ use crate::fetch::Fetch;
 use crate::http::Server;
 use crate::registry::{self, Attached};
 
-/// A search beside a URL, in progress.
+/// A search for a profile beside a URL, in progress.
 pub struct Search(JoinHandle<Result<Vec<u8>, Failure>>);
 
 impl Search {
-    /// Begins together with the first range of the image, if nothing is known about the URL.
-    /// Returns `None` if the profile is not wanted, or something is known.
+    /// Starts a search in parallel with the first request for the image. Returns `None` if the
+    /// profile is not wanted, or if it is already known whether there is one.
     pub fn begin(
         source: &ImageUrl,
         options: &Options,
@@ -70,7 +70,7 @@ async fn find_and_send(fetch: &Rc<Fetch>, search: Option<Search>, attached: Opti
     };
     match found {
         Ok(bytes) => {
-            // Without it the next mount asks again.
+            // If this fails, the next mount asks again.
             let _ = remember(source, options, identity, &bytes);
             send(fetch, &bytes);
         }
@@ -87,7 +87,7 @@ pub fn deliver_known(fetch: &Fetch) {
     }
 }
 
-/// Empty if there is none.
+/// Passes the parent the profile, unless it is empty, which means that there is none.
 fn send(fetch: &Fetch, bytes: &[u8]) {
     if bytes.is_empty() {
         return;
@@ -98,7 +98,7 @@ fn send(fetch: &Fetch, bytes: &[u8]) {
         Ok(file)
     };
     fetch.link.note_profile();
-    // Without it launches are learned.
+    // Without a profile, launches are learned.
     if let Ok(file) = in_memory() {
         fetch.report_launches(&file);
     }

@@ -12,18 +12,18 @@ use serde::Deserialize;
 
 use crate::failure::Failure;
 
-/// The most devices of an image: their names have to fit in a packet.
+/// Maximum number of devices of an image: their names have to fit in a packet.
 const DEVICES: usize = 50;
 
-/// The mark near the beginning of tar archives, and its offset (POSIX, ustar).
+/// The magic of tar archives, and its offset (POSIX, ustar).
 const TAR_MAGIC: (&[u8], usize) = (b"ustar", 257);
-/// The mark of the superblock, and its offset.
+/// The magic of the superblock, and its offset.
 const EROFS_MAGIC: (&[u8], usize) = (&0xe0f5_e1e2_u32.to_le_bytes(), 1024);
 
-/// Bytes at the beginning that tell an image from an archive.
+/// Number of bytes at the beginning that tell an image from an archive.
 pub const BEGINNING: usize = EROFS_MAGIC.1 + EROFS_MAGIC.0.len();
 
-/// Whether this is the beginning of an image. Archives need no mark: old and empty archives have
+/// Whether this is the beginning of an image. Archives need no magic: old ones and empty ones have
 /// none.
 pub fn is_image(begin: &[u8]) -> bool {
     let has = |(magic, at): (&[u8], usize)| begin.get(at..).is_some_and(|it| it.starts_with(magic));
@@ -61,7 +61,7 @@ pub enum Layer {
     /// An image in its final form.
     Image {
         digest: String,
-        /// Its size, if a manifest states it.
+        /// The blob's size in bytes, if a manifest states it.
         length: Option<u64>,
     },
     /// An archive from which an image is made.
@@ -76,8 +76,7 @@ pub struct Layers {
     pub below: Vec<Layer>,
     /// Digests and lengths in bytes of the image's extra devices.
     pub devices: Vec<(String, u64)>,
-    /// Whether the only layer's media type says that it is an archive; its bytes may show
-    /// otherwise.
+    /// Whether the only layer's media type says that it is an archive; its bytes may say otherwise.
     pub may_be_image: bool,
 }
 
@@ -88,7 +87,7 @@ enum Kind {
     Tar(Packing),
     /// An index of chunks, which is not needed to fetch blocks.
     Skipped,
-    /// Ranges of a compressed blob are not ranges of the image.
+    /// A compressed blob: its ranges are not ranges of the image.
     Compressed,
     Other,
 }
@@ -101,12 +100,12 @@ impl Descriptor {
         is_digest(&digest).then(|| digest.clone()).ok_or_else(other)
     }
 
-    /// The bytes of the blob.
+    /// The size of the blob in bytes.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Whether it is the launch profile of the image, and no layer of it.
+    /// Whether this is the launch profile of the image rather than a layer.
     pub fn is_launches(&self) -> bool {
         self.media_type == MEDIA_TYPE
     }
@@ -131,8 +130,8 @@ impl Descriptor {
         }
     }
 
-    /// Whether it is an archive whose digest may not be its diff ID. Docker's type of plain
-    /// archives was used for packed ones, and runtimes look at the bytes.
+    /// Whether the layer is an archive whose digest may not be its diff ID. Docker's media type for
+    /// plain archives was also used for compressed ones, and runtimes go by the bytes.
     fn may_be_packed(&self) -> bool {
         match self.kind() {
             Kind::Tar(Packing::Plain) => self.media_type.starts_with("application/vnd.docker."),
@@ -169,7 +168,7 @@ fn is_compressed(media: &str) -> bool {
     media.contains('+') || media.ends_with("gzip")
 }
 
-/// How an archive is packed; none if the media type is not that of an archive.
+/// How an archive is packed; `None` if the media type is not that of an archive.
 fn packing(media: &str) -> Option<Packing> {
     match media.rsplit_once(".tar")?.1 {
         "" => Some(Packing::Plain),
@@ -190,9 +189,10 @@ impl Layers {
         }
     }
 
-    /// A single layer of the manifest is the image whatever its media type says, unless that says
-    /// that it is compressed. One EROFS layer above uncompressed ones has those as its devices.
-    /// Everything else consists of EROFS layers and archives, whose diff IDs are requested.
+    /// The layers of an image. A single layer is the image, whatever its media type, unless that
+    /// says that it is compressed. If one EROFS layer is above uncompressed ones, those are its
+    /// devices. Everything else must consist of EROFS layers and archives; if an archive may be
+    /// compressed, its diff ID is requested.
     pub async fn choose(
         listed: &[Descriptor],
         diff_ids: impl AsyncFnOnce() -> Result<Vec<String>, Failure>,
@@ -234,7 +234,7 @@ impl Layers {
         }
         let diff_ids = match listed.iter().any(Descriptor::may_be_packed) {
             true => diff_ids().await?,
-            // An uncompressed layer has the same digest.
+            // The diff ID of an uncompressed layer is its digest.
             false => listed.iter().map(|layer| layer.digest.clone()).collect(),
         };
         merged(&kinds, &diff_ids)
@@ -242,8 +242,8 @@ impl Layers {
 }
 
 impl Layers {
-    /// The layer whose blob has this digest, alone, and the packed archives above it, the lowest
-    /// first, with their names in messages.
+    /// The layer whose blob has this digest, alone, and the compressed archives above it, the
+    /// lowest first, each with the name that messages use.
     pub async fn one(
         listed: &[Descriptor],
         digest: &str,
@@ -301,7 +301,7 @@ fn with_devices(kinds: &[(Kind, &Descriptor)]) -> Result<Layers, Failure> {
 }
 
 impl Layers {
-    /// The archives among them, with their names in messages.
+    /// The archives among the layers, each with the name that messages use.
     pub fn archives(&self) -> impl Iterator<Item = (String, &TarLayer)> {
         let (all, count) = (self.all(), 1 + self.below.len());
         all.zip((1..=count).rev())
@@ -328,7 +328,7 @@ impl Layers {
     }
 }
 
-/// The manifest begins with the lowest layer.
+/// Layers that are mounted over each other; a manifest lists the lowest first.
 fn merged(kinds: &[(Kind, &Descriptor)], diff_ids: &[String]) -> Result<Layers, Failure> {
     check_diff_ids(kinds.len(), diff_ids)?;
     let mut layers = Vec::new();

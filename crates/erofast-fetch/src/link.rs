@@ -1,8 +1,8 @@
-//! What the link carries: learned from each answer, for all images of the process.
+//! Estimates from each answer what the link can carry, for all images of the process.
 //!
-//! Readers that wait one round trip after the other leave a link idle. Its idle time is filled
-//! (`ahead.rs`) with as many bytes in flight as arrive within a round trip and a little more. So
-//! the link is never idle, and an answer that a reader waits for comes later only by that little.
+//! Readers that wait for one round trip after another leave a link idle. That time is filled
+//! (`ahead.rs`) by keeping slightly more bytes in flight than arrive within a round trip. So the
+//! link is never idle, and an answer that a reader waits for is delayed only slightly.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -13,48 +13,50 @@ use remote_image::store::BLOCK;
 
 use crate::waiting::RUN;
 
-/// Least ranges in flight: two, so that one is on its way while the other arrives.
+/// Minimum number of ranges in flight: two, so that one is requested while the other arrives.
 const LEAST_RANGES: usize = 2;
 const MOST_RANGES: usize = 16;
 
-/// A time that readers do not notice.
+/// A delay that readers do not notice.
 const QUICK: Duration = Duration::from_millis(20);
-/// The shortest round trip whose idle time is worth filling: readers wait for less than they would
-/// for a CPU.
+/// The shortest round trip whose idle time is worth filling: in less time, a reader may not even
+/// get a CPU.
 const LEAST_WAIT: Duration = Duration::from_millis(4);
-/// How long a launch is left alone whose profile is known: most are over by then.
+/// How long idle time is left unused after a launch profile was requested: most launches are over
+/// by then.
 const LAUNCH: Duration = Duration::from_secs(3);
-/// A link on which nothing arrives for that long waits for the other side.
+/// If nothing arrives for longer than this, the link is waiting for the other side.
 const STILL: Duration = Duration::from_millis(3);
-/// Bytes whose arrival shows how fast they come.
+/// Number of bytes from whose arrival a transfer time is computed.
 const SAMPLE: u64 = 4 * BLOCK;
-/// How soon a reader asks again.
+/// How soon a reader that got an answer asks again.
 const PAUSE: Duration = Duration::from_millis(4);
-/// What is near a read takes no longer than this.
+/// Blocks near a read are those that arrive within this time.
 const NEAR: Duration = Duration::from_millis(100);
-/// What is left of an image is fetched if it takes no longer than this.
+/// The rest of an image is fetched if it arrives within this time.
 const SOON: Duration = Duration::from_secs(2);
-/// The most bytes of an image that are fetched only because they take no longer.
+/// The rest of an image is fetched only if it has at most this many bytes.
 const MOST: u64 = 256 << 20;
-/// Bytes in flight before the rate is known, and at most.
+/// Lower and upper limits of the bytes in flight.
 const WINDOW: Range<u64> = 4 * BLOCK..16 << 20;
-/// Answers of which one at least comes in time if the link is not full: those over new connections
-/// come later.
+/// Of this many answers in a row, at least one is on time if the link is not full: answers over new
+/// connections are late anyway.
 const RECENT: usize = 4;
 
-/// Learned from each answer.
+/// What was learned about the link from the answers.
 #[derive(Debug)]
 pub struct Link {
     ranges: Cell<usize>,
     /// Transfer time of a block in the last answer.
     transfer: Cell<Duration>,
-    /// Transfer times of a block in recent answers.
+    /// Transfer times of a block in recent bursts.
     bursts: Cell<[Duration; RECENT]>,
-    /// Whether it was ever full: then it is known what arrives during a range.
+    /// Whether the link was ever full: only then do the bytes that arrive during a range show its
+    /// rate.
     was_full: Cell<bool>,
-    /// Bytes that arrived one after the other, and the time that they took.
+    /// Bytes of the current burst, and the time that they took.
     burst: Cell<(u64, Duration)>,
-    /// When bytes arrived last.
+    /// When bytes last arrived.
     heard: Cell<Option<Instant>>,
     /// The shortest time to the first byte of an answer.
     wait: Cell<Duration>,
@@ -62,11 +64,11 @@ pub struct Link {
     arrived: Cell<u64>,
     /// Bytes in flight.
     flying: Cell<u64>,
-    /// The most bytes per second that arrived during a range.
+    /// The highest rate at which bytes arrived during a range, in bytes per second.
     rate: Cell<f64>,
     /// When a reader got an answer, if none has asked since.
     answered: Cell<Option<Instant>>,
-    /// Profiles that are searched for, and when one was last fetched.
+    /// The number of searches for a profile, and when one was last known or requested.
     searches: Cell<usize>,
     profile: Cell<Option<Instant>>,
     /// The times to the first bytes of recent answers.
@@ -79,7 +81,7 @@ pub struct Flight {
     link: Rc<Link>,
     bytes: u64,
     sent: Instant,
-    /// Bytes that had arrived then.
+    /// Bytes that had arrived over the link when the range was requested.
     arrived: u64,
 }
 
@@ -105,7 +107,7 @@ impl Default for Link {
 }
 
 impl Link {
-    /// Number of ranges in flight, while no reader waits.
+    /// The number of ranges that may be in flight without a reader waiting for them.
     pub fn ranges(&self) -> usize {
         self.ranges.get()
     }
@@ -116,7 +118,7 @@ impl Link {
     }
 
     /// The number of blocks that arrive during a round trip, per range in flight: up to this many
-    /// unwanted blocks between two wanted ones cost nothing, while a request does.
+    /// unwanted blocks between two wanted ones cost less than another request.
     pub fn together(&self) -> u64 {
         let share = self.ranges() as u128 * self.transfer.get().as_nanos();
         match self.wait.get() {
@@ -125,16 +127,17 @@ impl Link {
         }
     }
 
-    /// The blocks of a range that only uses idle time, or none while there is no such time: other
-    /// ranges fill the link, or one block more takes longer than readers may be delayed.
+    /// The number of blocks in a range that uses only idle time, or `None` if there is no such
+    /// time, because other ranges fill the link or because a single block would delay readers for
+    /// too long.
     pub fn idle_blocks(&self) -> Option<u64> {
         let window = self.window().filter(|_| !self.is_of_launch())?;
         let blocks = (window / 3 / BLOCK).clamp(2, RUN);
         (self.flying.get() + blocks * BLOCK <= window).then_some(blocks)
     }
 
-    /// The most blocks of a range that a reader waits for: more come sooner in several ranges, as
-    /// connections begin slowly.
+    /// The maximum number of blocks in a range that a reader waits for: more of them arrive sooner
+    /// in several ranges, since connections begin slowly.
     pub fn wanted_blocks(&self) -> u64 {
         let part = |window: u64| (window / 4 / BLOCK).clamp(4, RUN);
         self.window().map_or(RUN, part)
@@ -145,7 +148,7 @@ impl Link {
         self.answered.set(is_answered.then(Instant::now));
     }
 
-    /// Notes that a launch profile is searched for, or was found or not.
+    /// Notes that a search for a launch profile begins or ends.
     pub fn searches_profile(&self, begins: bool) {
         let searches = self.searches.get();
         self.searches.set(if begins {
@@ -160,20 +163,20 @@ impl Link {
         self.profile.set(Some(Instant::now()));
     }
 
-    /// Whether a launch profile says what is read next, or may soon.
+    /// Whether a launch profile says what is read next, or is being searched for.
     fn is_of_launch(&self) -> bool {
         let is_recent = |at: Instant| at.elapsed() < LAUNCH;
         self.searches.get() > 0 || self.profile.get().is_some_and(is_recent)
     }
 
     /// How long to leave the link alone: a reader that got an answer will soon ask again, and its
-    /// request is to be the first.
+    /// request should go first.
     pub fn pause(&self) -> Option<Duration> {
         let left = PAUSE.checked_sub(self.answered.get()?.elapsed())?;
         (!left.is_zero()).then_some(left)
     }
 
-    /// Blocks on either side of a read that are near it: first, and at most.
+    /// How many blocks on either side of a read are near it: at first, and at most.
     pub fn near(&self) -> Range<u64> {
         let most = (self.rate() * NEAR.as_secs_f64()) as u64 / BLOCK;
         let first = self.window().unwrap_or(0) / BLOCK / 4;
@@ -195,17 +198,17 @@ impl Link {
         if !is_known || BLOCK as f64 > rate * (wait / 2).as_secs_f64() {
             return None;
         }
-        // Connections begin slowly: more fits, until answers are late.
+        // Connections begin slowly: allow more until answers are late.
         let fits = if self.is_full() { full } else { 4.0 * full };
         Some((fits as u64).clamp(WINDOW.start, WINDOW.end))
     }
 
-    /// Bytes per second: what arrived during a range or, until the link has been full, how fast
-    /// bytes came one after the other.
+    /// Bytes per second: the rate during a range or, until the link has been full, the rate of a
+    /// burst if that is higher.
     fn rate(&self) -> f64 {
         let mut bursts: [Duration; RECENT] = self.bursts.get();
         bursts.sort();
-        // The quickest may have waited for this process.
+        // The bytes of the quickest burst may have been waiting for this process.
         let burst = BLOCK as f64 / bursts[1].as_secs_f64().max(1e-4);
         match self.was_full.get() {
             true => self.rate.get(),
@@ -213,12 +216,12 @@ impl Link {
         }
     }
 
-    /// How late answers come at most if the link is not full.
+    /// The longest time to the first byte of an answer if the link is not full.
     fn limit(&self) -> Duration {
         self.wait.get().saturating_mul(5) / 4
     }
 
-    /// Whether all recent answers came later.
+    /// Whether all recent answers came later than that.
     fn is_full(&self) -> bool {
         let limit = self.limit();
         self.recent.get().iter().all(|&wait| wait > limit)
@@ -243,7 +246,7 @@ impl Link {
         let Some(last) = self.heard.replace(Some(now)) else {
             return;
         };
-        // A connection that begins slowly is silent for most of a round trip.
+        // A connection in slow start is silent for most of a round trip.
         if now - last > STILL {
             return;
         }
@@ -273,7 +276,7 @@ impl Link {
         self.transfer.set(of_block);
         self.wait.set(self.wait.get().min(wait));
         self.was_full.set(self.was_full.get() || self.is_full());
-        // On a full link, answers come later the more ranges share it.
+        // On a full link, the more ranges share it, the later answers come.
         if transfer < wait {
             self.ranges.set((ranges + 1).min(MOST_RANGES));
         } else if transfer > 4 * wait {
@@ -281,8 +284,8 @@ impl Link {
         }
     }
 
-    /// Notes that bytes arrived at this rate during a range. Unless answers are late, the link
-    /// carries more.
+    /// Notes that bytes arrived at this rate during a range. A lower rate counts only if answers
+    /// are late: otherwise the link could have carried more.
     fn learn_rate(&self, now: f64) {
         let rate = self.rate.get();
         match now > rate {
@@ -298,7 +301,7 @@ fn shifted([_, a, b, c]: [Duration; RECENT], last: Duration) -> [Duration; RECEN
 }
 
 impl Flight {
-    /// Notes that all of it has arrived; it was answered at this time.
+    /// Notes that the whole range has arrived; its answer began at `answered`.
     pub fn end(self, answered: Instant) {
         let now = Instant::now();
         self.link.learn(

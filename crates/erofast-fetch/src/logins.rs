@@ -1,5 +1,5 @@
-//! Logins to registries that other programs keep: `podman login` in auth.json, `docker login` in
-//! config.json, which have the same format.
+//! Registry logins stored by other programs: by `podman login` in auth.json, and by `docker login`
+//! in config.json, which have the same format.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -11,13 +11,13 @@ use serde::Deserialize;
 
 use crate::small_file::read;
 
-/// Names of Docker Hub, for its login and for its registry.
+/// Names of Docker Hub, as used in logins and for its registry.
 const DOCKER_HUB: [&str; 3] = ["docker.io", "index.docker.io", "registry-1.docker.io"];
 
-/// The knowledge about a registry.
+/// What is known about the login to a registry.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Login {
-    /// `user:password`, and the file.
+    /// `user:password`, and the file that has it.
     User(String, PathBuf),
     /// No usable login exists; the text is the reason, worded for a message.
     Unusable(String),
@@ -47,7 +47,7 @@ pub fn find(url: &Url) -> Option<Login> {
     there.filter_map(|path| in_file(path, url)).next()
 }
 
-/// Where these files may be, in podman's order.
+/// Where files with logins may be, in podman's order.
 fn files(set: impl Fn(&str) -> Option<PathBuf>, user: u32) -> Vec<PathBuf> {
     if let Some(named) = set("REGISTRY_AUTH_FILE") {
         return vec![named];
@@ -100,7 +100,7 @@ impl File {
                 ));
             }
             if auth.auth.is_empty() {
-                // Docker writes such an entry if a helper has the password.
+                // Docker writes such an entry if a credential helper has the password.
                 break;
             }
             let user = BASE64_STANDARD.decode(auth.auth.trim()).ok();
@@ -124,7 +124,7 @@ fn from_helper(host: &str, helper: &str, path: &Path) -> String {
     )
 }
 
-/// The host of an entry, which may also name some of its repositories.
+/// The registry that an entry names, possibly with a repository, in the form used for comparison.
 fn registry(key: &str) -> &str {
     let key = key
         .trim_start_matches("https://")

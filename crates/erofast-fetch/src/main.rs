@@ -80,7 +80,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// A task that panics would leave its range in flight; the parent starts a dead fetcher again.
+/// Ends the process if a task panics, since its range would stay in flight; the parent restarts a
+/// dead fetcher.
 fn die_of_panics() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -89,7 +90,7 @@ fn die_of_panics() {
     }));
 }
 
-/// The first packet, if standard input is a socket with one.
+/// The first packet from standard input, if that is a socket and has one.
 fn first(socket: OwnedFd) -> Option<(OwnedFd, (Order, Vec<OwnedFd>))> {
     let order = receive(&socket).ok()??;
     Some((socket, order))
@@ -101,13 +102,13 @@ fn fail(socket: &OwnedFd, line: &str, missing: bool) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Makes a stopped process continue when its parent dies: nobody else would end it.
+/// Makes a stopped process continue when its parent dies: otherwise it would never end.
 fn continue_without_parent() {
-    // Without it a stopped process stays stopped.
+    // If this fails, a stopped process stays stopped.
     let _ = set_parent_process_death_signal(Some(Signal::CONT));
 }
 
-/// Runs until the parent closes its end, and the readers theirs.
+/// Runs until the parent and all readers have closed their ends.
 async fn run(socket: OwnedFd, mut order: (Order, Vec<OwnedFd>)) -> ExitCode {
     let orders = match socket.try_clone().and_then(clients::packets) {
         Ok(orders) => orders,
@@ -160,7 +161,7 @@ impl Images {
                 identity: Some(identity),
             } => match opening::resume(self.with(source, *options), identity, files) {
                 Ok(fetch) => self.serve(image, fetch),
-                // Its readers wait: the parent starts another process.
+                // The image's readers keep waiting: the parent starts another process for them.
                 Err(failure) => {
                     fail(&self.parent, &failure.text, failure.missing);
                     std::process::exit(1);
@@ -190,7 +191,7 @@ impl Images {
         }
     }
 
-    /// The parent has readers once the image is open.
+    /// Adds a reader, if the image is open.
     fn join(&self, image: usize, files: Vec<OwnedFd>) {
         let client = files.into_iter().next().map(clients::packets);
         if let (Some(fetch), Some(Ok(client))) = (self.open.borrow().get(&image), client) {

@@ -1,11 +1,11 @@
 //! Users and passwords by host, in the format of ftp's and curl's `.netrc`. As in curl, words may
-//! be in double quotes, and the first matching entry is used. A host may have a port here.
+//! be in double quotes, and the first matching entry is used. Here, a host may also have a port.
 
 use reqwest::Url;
 
 #[derive(Debug, Default)]
 struct Entry {
-    /// None stands for `default`, which matches all hosts.
+    /// `None` stands for `default`, which matches all hosts.
     host: Option<String>,
     login: Option<String>,
     password: String,
@@ -70,7 +70,7 @@ fn entries(text: &str) -> Result<Vec<Entry>, usize> {
     keyword.map_or(Ok(entries), |_| Err(last))
 }
 
-/// The first word, and the text after it; None: its quotes are not closed.
+/// The first word, and the text after it; `None` if its quotes are not closed.
 fn word(text: &str) -> Option<(String, &str)> {
     let Some(quoted) = text.strip_prefix('"') else {
         let end = text.find(char::is_whitespace).unwrap_or(text.len());

@@ -1,4 +1,4 @@
-//! Opening images from the cache, without a server that says which image it has.
+//! Opens images from the cache if no server says which image is at the URL.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,8 +8,8 @@ use remote_image::{ImageUrl, Offline, Options};
 
 use crate::failure::Failure;
 
-/// If there is an alternative, a server is not waited for longer than this: a machine that boots
-/// without its network has many images to mount.
+/// The longest wait for a server if the image is in the cache: a machine that boots without its
+/// network may have many images to mount.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The reason why an image is not opened.
@@ -19,13 +19,13 @@ pub const NOT_THERE: &str = "offline=on, but the image is not completely in the 
 #[derive(Debug)]
 pub struct Known {
     pub answer: Answer,
-    /// When the server said so; none if the URL itself identifies it.
+    /// When the server identified the image; `None` if the URL itself does.
     since: Option<SystemTime>,
-    /// Whether the URL has a digest, so that no server need be asked.
+    /// Whether the URL has a digest, so that no server needs to be asked.
     pub is_certain: bool,
 }
 
-/// The known image of a URL, unless the options require it to come from the server.
+/// The image that the cache has for a URL, unless the options require it to come from the server.
 pub fn find(source: &ImageUrl, options: &Options) -> Option<Known> {
     if options.offline == Offline::Off || options.share {
         return None;
@@ -43,8 +43,7 @@ pub fn find(source: &ImageUrl, options: &Options) -> Option<Known> {
     })
 }
 
-/// Keeps an answer for times when the server does not respond. If storing it fails, no answer is
-/// known then.
+/// Stores an answer for times when the server does not respond. Failures to store it are ignored.
 pub fn keep(source: &ImageUrl, options: &Options, answer: &Answer) {
     if options.keep {
         let _ = answers::keep(source, options, answer);
@@ -52,8 +51,7 @@ pub fn keep(source: &ImageUrl, options: &Options, answer: &Answer) {
 }
 
 impl Known {
-    /// The reason why it is opened although the server did not confirm that it is the image: one
-    /// line.
+    /// A line that says why this image is opened although the server did not confirm it.
     pub fn instead_of(&self, failure: &Failure) -> String {
         let since = self.since.map_or_else(String::new, |since| {
             format!(", confirmed {}", httpdate::fmt_http_date(since))

@@ -1,4 +1,4 @@
-//! Steps done once: finding out which image is at the URL, and where its blocks are stored.
+//! Opens an image: finds out which one is at the URL, and where its blocks are stored.
 
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -34,7 +34,7 @@ pub fn resume(
     Ok(wanted.fetch(identity, server, room))
 }
 
-/// Finds out which image it is, and reports that to the parent.
+/// Finds out which image is at the URL, and reports that to the parent.
 pub async fn open(wanted: Wanted<'_>) -> Result<Rc<Fetch>, Failure> {
     let (source, options) = (&wanted.source, &wanted.options);
     let known = offline::find(source, options);
@@ -48,7 +48,7 @@ pub async fn open(wanted: Wanted<'_>) -> Result<Rc<Fetch>, Failure> {
     if options.offline == Offline::On {
         return Err(Failure::lasting(offline::NOT_THERE));
     }
-    // The next question may be the last one.
+    // If the image is in the cache, do not wait long for the server.
     let patience = match &known {
         Some(_) => options.timeout.min(offline::PATIENCE),
         None => options.timeout,
@@ -150,7 +150,7 @@ async fn from_server(
         .chain(not_kept)
         .for_each(|line| fetch.note(&line));
     match part {
-        // Missing blocks are requested again.
+        // If blocks are missing from this answer, they are requested again.
         true => take_first(&fetch, response).await,
         false => whole(&fetch, response).await?,
     }

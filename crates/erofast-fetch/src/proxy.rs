@@ -1,4 +1,4 @@
-//! The proxy of the environment.
+//! The proxy that the environment specifies.
 
 use hyper_util::client::proxy::matcher::Matcher;
 use reqwest::{Client, ClientBuilder, Url};
@@ -11,7 +11,7 @@ pub fn client() -> ClientBuilder {
     }
 }
 
-/// Host and port of the proxy used for a URL; none if the server is contacted directly.
+/// Host and port of the proxy used for a URL; `None` if the server is contacted directly.
 pub fn of(url: &Url) -> Option<String> {
     let url = url.as_str().parse().ok()?;
     let proxy = Matcher::from_env().intercept(&url).filter(|_| !is_off())?;

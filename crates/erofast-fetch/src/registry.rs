@@ -14,9 +14,9 @@ use crate::failure::Failure;
 use crate::http::Server;
 use crate::layers::{Descriptor, Layer, Layers, Platform};
 
-/// The most bytes of a manifest, or of an image's config: the limit of other programs.
+/// Size limit of a manifest or an image's config in bytes, as in other programs.
 const LONGEST: usize = 4 << 20;
-/// Nesting of indexes.
+/// Maximum depth of nested indexes.
 const DEPTH: usize = 3;
 
 /// The annotation for the creation time: RFC 3339 dates, which sort by time.
@@ -34,10 +34,10 @@ pub struct Resolved {
     pub layers: Layers,
     /// Digest of the tag's manifest.
     pub manifest: Option<String>,
-    /// Where its launch profile may be.
+    /// Where the image's launch profile may be.
     pub attached: Attached,
-    /// Archives that will be requested next, with their names in messages: the layers above, if a
-    /// single layer was requested.
+    /// Archives that will be requested next, each with the name that messages use: the layers
+    /// above, if a single layer was requested.
     pub next: Vec<(String, TarLayer)>,
 }
 
@@ -102,7 +102,7 @@ impl Resolved {
         }
     }
 
-    /// The manifest that a tag currently leads to, for the log.
+    /// The manifest that a tag currently leads to, as a line for the log.
     pub fn pinned(&self) -> Option<String> {
         let (manifest, layers) = (self.manifest.as_ref()?, &self.layers);
         Some(match (layers.below.len(), &layers.top) {
@@ -133,7 +133,7 @@ pub async fn resolve(server: &Server, reference: &Reference) -> Result<Resolved,
             return one_layer(server, manifest, layer).await;
         }
         version => match (fetch(server, version).await, version) {
-            // Some registries answer 500 if a blob has the digest.
+            // Some registries answer 500 if the digest is that of a blob.
             (Err(_), Version::Digest(digest)) if has_blob(server, digest).await => {
                 return Ok(Resolved::alone(digest, None));
             }
@@ -154,7 +154,8 @@ pub async fn resolve(server: &Server, reference: &Reference) -> Result<Resolved,
     })
 }
 
-/// The manifest of this machine's image. Digests of those that lead to it are added to `subjects`.
+/// The manifest of the image for this machine. Digests of manifests on the way to it are added to
+/// `subjects`.
 async fn of_machine(
     server: &Server,
     mut manifest: Manifest,
@@ -296,7 +297,7 @@ async fn missing(server: &Server, version: &Version, no_repository: bool) -> Str
     }
 }
 
-/// Chooses from an index: for this machine, and one with EROFS layers if there are several.
+/// Chooses a manifest from an index: one for this machine, with EROFS layers if there are several.
 fn choose_platform(index: &Manifest) -> Result<&Descriptor, Failure> {
     let own = architecture(std::env::consts::ARCH, cfg!(target_endian = "little"));
     let fits = |entry: &&Descriptor| {
@@ -340,8 +341,7 @@ fn architecture(rust: &str, little_endian: bool) -> &str {
 }
 
 /// The launch profile of an image; empty if there is none. A layer beside the image comes first,
-/// then referrers of the image, also by the tag that serves as a substitute if a registry does not
-/// support referrers.
+/// then referrers of the image. If a registry does not support referrers, a tag lists them.
 pub async fn find_launches(server: &Server, attached: &Attached) -> Result<Vec<u8>, Failure> {
     if let Some(digest) = &attached.layer {
         return small_blob(server, digest).await;
@@ -377,13 +377,13 @@ async fn referrers(server: &Server, subject: &str) -> Result<Manifest, Failure> 
             let index = serde_json::from_slice(&body);
             index.map_err(|error| Failure::lasting(invalid("the list of referrers", &error)))
         }
-        // A registry has none if it answers with a client error.
+        // A client error means that there are no referrers.
         status if status.is_client_error() => Ok(Manifest::default()),
         _ => Err(server.refused(&response)),
     }
 }
 
-/// A blob of a few bytes, which must match its digest.
+/// A small blob, which must match its digest.
 async fn small_blob(server: &Server, digest: &str) -> Result<Vec<u8>, Failure> {
     let name = format!("../blobs/{digest}");
     let response = server.get_beside(&name, &HeaderMap::new()).await?;

@@ -17,10 +17,10 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::failure::Failure;
 
-/// The message if the cache is not used.
+/// Message if the cache is not used.
 pub const NOT_KEPT: &str = "nothing is kept in the cache";
 
-/// The most blocks in the spare file, which is in memory.
+/// Maximum number of blocks in the spare file, which is in memory.
 const SPARE: usize = (64 << 20) / BLOCK as usize;
 /// After this many bytes the size of the cache is checked again.
 const GROWTH: u64 = 64 << 20;
@@ -35,7 +35,7 @@ pub struct Room {
     /// The cache's directory, and its size limit.
     cache: Option<(PathBuf, u64)>,
     grown: Cell<u64>,
-    /// Why new blocks are not put into the cache, if that was wanted.
+    /// Why new blocks are not put into the cache; `None` if they are, or if that was not wanted.
     not_kept: RefCell<Option<String>>,
     began_empty: bool,
     /// The store is a complete image of the shared cache, which is read-only.
@@ -80,7 +80,7 @@ impl Room {
         Ok(room)
     }
 
-    /// The store of an image that is completely present.
+    /// Uses the store of an image that is completely present.
     pub fn whole(store: Store, options: &Options) -> Result<Room, Failure> {
         check_limit(store.length())?;
         let spare = in_memory(store.length());
@@ -146,7 +146,7 @@ impl Room {
         fstat(self.store.data()).is_ok_and(|file| file.st_nlink > 0)
     }
 
-    /// Why new blocks are not put into the cache, if that was wanted.
+    /// Why new blocks are not put into the cache; `None` if they are, or if that was not wanted.
     pub fn not_kept(&self) -> Option<String> {
         self.not_kept.borrow().clone()
     }
@@ -173,12 +173,12 @@ impl Room {
         !self.spared.borrow().is_empty()
     }
 
-    /// Bytes of the image in the store.
+    /// The number of bytes of the image in the store.
     pub fn present(&self) -> u64 {
         self.store.present().unwrap_or(0)
     }
 
-    /// Bytes that are not in the store.
+    /// The number of bytes that are not in the store.
     pub fn missing(&self) -> u64 {
         self.store.length() - self.present()
     }
@@ -202,7 +202,7 @@ impl Room {
         let _ = self.spare.forget_block(block);
     }
 
-    /// Makes the cache forget the image if none of it was cached at first. If that fails, the image
+    /// Removes the image from the cache if none of it was cached at first. If that fails, the image
     /// will eventually be pruned.
     pub fn discard(&self) {
         if let Some((directory, _)) = self.cache.as_ref().filter(|_| self.began_empty) {
@@ -271,8 +271,8 @@ impl Room {
     }
 }
 
-/// With `share`, opens the image in the shared cache to fill it. Otherwise opens it read-only in
-/// the shared cache if it is complete there, and else in the private cache.
+/// With `share`, opens the image in the shared cache to fill it. Without it, opens the image
+/// read-only in the shared cache if it is complete there, and otherwise in the private cache.
 fn from_cache(source: &ImageUrl, options: &Options, identity: &Identity) -> io::Result<Store> {
     if options.share {
         return shared_cache::fill(source, options, identity);

@@ -12,13 +12,13 @@ use crate::failure::Failure;
 /// Size limit of a file with credentials.
 const LONGEST: u64 = 64 << 10;
 
-/// Reads a regular file: another kind may make its reader wait, or never end.
+/// Reads a regular file; reading any other kind might block or never end.
 pub fn read(option: &str, path: &Path) -> Result<String, Failure> {
     let text = String::from_utf8(read_at_most(option, path, LONGEST)?);
     text.map_err(|_| about(option, path, "not UTF-8 text"))
 }
 
-/// A failure of a file that an option names.
+/// A failure of a file that an option names, with the option's name.
 pub fn about(option: &str, path: &Path, why: impl Display) -> Failure {
     Failure::lasting(format!("http.{option}_file={}: {why}", path.display()))
 }

@@ -1,9 +1,9 @@
-//! Reads ahead of readers that continue where they stopped.
+//! Reads ahead for readers that continue where they stopped.
 //!
 //! A reader requests only what is missing, so a question that begins where the last window ended
 //! shows that the reader has caught up: the window doubles. Its length thus adapts to round trip
-//! and bandwidth without measuring either. A reader that reaches a window that is present reports
-//! that, and the next one is fetched meanwhile.
+//! and bandwidth without measuring either. A reader reports when it reaches a window that is
+//! already present, and the next one is fetched meanwhile.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -20,13 +20,13 @@ pub struct Streams(VecDeque<Stream>);
 
 #[derive(Debug)]
 struct Stream {
-    /// The end of what was requested, and of the windows after it.
+    /// The end of what was requested, and the end of the windows after it.
     ends: [u64; 2],
     window: u64,
 }
 
 impl Streams {
-    /// The blocks to read ahead after a question for these. None if the question begins elsewhere.
+    /// The blocks to read ahead after a question for `asked`; `None` if it continues no stream.
     pub fn follow(&mut self, asked: &Range<u64>) -> Option<Range<u64>> {
         let found = self.find(asked.start);
         let (window, end) = match &found {
@@ -41,8 +41,8 @@ impl Streams {
         found.map(|_| ahead)
     }
 
-    /// The window after those of the reader that reached this block: as long as the last one, since
-    /// the link keeps up, or twice as long if that costs nothing.
+    /// The next window for the reader that reached this block: as long as the last one, since the
+    /// link keeps up, or twice as long if that costs nothing.
     pub fn pass(&mut self, block: u64, doubles: bool) -> Option<Range<u64>> {
         let Stream { ends, window } = self.find(block)?;
         let window = (window << u32::from(doubles)).min(LONGEST);

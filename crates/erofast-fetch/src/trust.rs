@@ -1,8 +1,9 @@
 //! Which server certificates are trusted.
 //!
-//! Those of authorities, as usual, and a server's own certificate if it is in a file of trusted
-//! ones, byte for byte: the user chose it, so it needs no issuer. rustls refuses such a certificate
-//! if it may sign others, as those of a plain `openssl req -x509` may.
+//! Certificates issued by authorities are trusted, as usual, and so is a server's own certificate
+//! if the file of trusted ones contains it byte for byte: the user chose it, so it needs no issuer.
+//! rustls would refuse such a certificate if it may sign others, as those made by plain
+//! `openssl req -x509` may.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -28,7 +29,7 @@ use crate::small_file::{about, read_at_most};
 
 /// Size limit of a file of certificates: the system's is a fifth of that.
 const LONGEST: u64 = 1 << 20;
-/// For a file that should be in PEM.
+/// Message about a file that should be in PEM format.
 const IN_DER: &str = "a DER certificate, not PEM; convert it with openssl x509 -inform der";
 const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
 const SUBJECT_ALT_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.17");
@@ -49,7 +50,7 @@ pub fn config(ca_file: Option<&Path>) -> Result<ClientConfig, Failure> {
 
 #[derive(Debug)]
 struct Verifier {
-    /// None if no authority is trusted.
+    /// `None` if no authority is trusted.
     authorities: Option<Arc<WebPkiServerVerifier>>,
     /// SHA-256 of each trusted certificate.
     trusted: HashSet<[u8; 32]>,
@@ -110,8 +111,8 @@ impl ServerCertVerifier for Verifier {
         let authorities = self.authorities.as_ref().ok_or_else(unknown)?;
         let verified = authorities.verify_server_cert(end_entity, intermediates, name, ocsp, now);
         verified.map_err(|error| match error {
-            // rustls reports a CA certificate in a server's place as `Other`; what matters is that
-            // no authority vouches for it.
+            // rustls reports `Other` if a server presents a CA certificate; what matters is that no
+            // authority vouches for it.
             Error::InvalidCertificate(CertificateError::Other(_)) => unknown(),
             other => other,
         })
@@ -143,8 +144,8 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-/// Checks its validity period and its name: a certificate for one server must not stand in for
-/// another.
+/// Checks the certificate's validity period and name: a certificate for one server must not stand
+/// in for another.
 fn check_trusted(
     certificate: &CertificateDer<'_>,
     name: &ServerName<'_>,
@@ -168,7 +169,8 @@ fn check_trusted(
     Ok(ServerCertVerified::assertion())
 }
 
-/// For a certificate without alternative names, as made by `openssl req -x509`.
+/// Whether `name` is the common name of a certificate without alternative names, such as
+/// `openssl req -x509` makes.
 fn is_common_name(certificate: &Certificate, name: &str) -> bool {
     let certificate = &certificate.tbs_certificate;
     let mut extensions = certificate.extensions.iter().flatten();

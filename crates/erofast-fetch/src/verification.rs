@@ -12,24 +12,25 @@ use tokio::sync::Notify;
 use crate::room::Room;
 use crate::waiting::Asked;
 
-/// Bytes read at once.
+/// Bytes per read.
 const STEP: usize = 1 << 20;
 
 /// The state of a blob's verification.
 #[derive(Debug)]
 pub struct Verification {
-    /// Bytes after which all may have arrived; the largest number if nothing has to be compared.
+    /// How many bytes must arrive before the blob can be complete; `u64::MAX` if nothing has to be
+    /// compared.
     left: Cell<u64>,
     running: Cell<bool>,
     ended: Notify,
     /// Questions that were completed by the last block of the blob.
     held: RefCell<Vec<Asked>>,
-    /// One line if the bytes are wrong.
+    /// Why the bytes are wrong, in one line, if they are.
     pub refusal: RefCell<Option<String>>,
 }
 
 impl Verification {
-    /// Also created for an image without a digest, for which there is nothing to do.
+    /// Creates the state; an image without a digest is never compared.
     pub fn new(identity: &Identity, room: &Room) -> Verification {
         let wanted = identity.digest.is_some() && !room.is_verified();
         Verification {
@@ -41,7 +42,8 @@ impl Verification {
         }
     }
 
-    /// Notes that this many bytes arrived. True: all have arrived, and must be compared now.
+    /// Notes that this many bytes arrived. Returns true if all have arrived, and must be compared
+    /// now.
     pub fn arrived(&self, bytes: u64, room: &Room) -> bool {
         self.left.set(self.left.get().saturating_sub(bytes));
         if self.left.get() > 0 || self.running.get() {
@@ -84,7 +86,7 @@ impl Verification {
     }
 }
 
-/// Compares bytes with their digest. The error is one line.
+/// Compares bytes with their expected digest. The error is one line.
 pub fn compare(data: &impl AsFd, expected: &str) -> Result<(), String> {
     match digest(data) {
         Ok(digest) if digest == expected => Ok(()),

@@ -10,13 +10,14 @@ use remote_image::store::BLOCK;
 use crate::client::Client;
 use crate::failure::Failure;
 
-/// Most blocks in one request to the server: 1 MiB.
+/// Maximum number of blocks in one request to the server: 1 MiB.
 pub const RUN: u64 = (1 << 20) / BLOCK;
-/// Most unanswered questions of one reader. A mount has as many as there are programs waiting.
+/// Maximum number of unanswered questions of one reader. A mount has one per waiting program.
 pub const MOST_OF_A_READER: usize = 1 << 16;
-/// Most missing blocks of one reader, over all of its questions: 16 GiB.
+/// Maximum number of missing blocks of one reader, over all of its questions: 16 GiB.
 const MOST_MISSING: usize = 1 << 22;
-/// Simultaneous requests to the server at which none is made for what nobody has asked for.
+/// Blocks that nobody has asked for are requested only while fewer requests than this are in
+/// flight.
 const MOST_AHEAD: usize = 8;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -24,9 +25,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// A question that has not been answered yet.
 #[derive(Debug)]
 pub struct Asked {
-    /// The reader; none for the fetcher's own read-ahead.
+    /// The reader; `None` for the fetcher's own read-ahead.
     pub client: Option<Client>,
-    /// The client's number for it.
+    /// The client's number for the question.
     pub id: u64,
     /// The purpose of the question.
     pub class: Class,
@@ -44,7 +45,6 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// A new question.
     pub fn new(
         (client, id): (Option<Client>, u64),
         class: Class,
@@ -102,7 +102,7 @@ pub struct Waiting {
     asked: Vec<Asked>,
     in_flight: HashSet<u64>,
     runs: usize,
-    /// When the server had last sent a block's worth of bytes, of any blocks.
+    /// When the server last completed a block's worth of bytes, of any blocks.
     heard: Instant,
     /// Bytes since then.
     bytes: u64,
@@ -124,7 +124,7 @@ impl Waiting {
         }
     }
 
-    /// Takes a question.
+    /// Adds a question.
     pub fn push(&mut self, asked: Asked) {
         self.asked.push(asked);
     }
@@ -137,17 +137,17 @@ impl Waiting {
         }
     }
 
-    /// How long the server has sent no block.
+    /// How long ago the server completed a block's worth of bytes.
     pub fn silence(&self) -> Duration {
         self.heard.elapsed()
     }
 
-    /// Ranges in flight.
+    /// The number of ranges in flight.
     pub fn runs(&self) -> usize {
         self.runs
     }
 
-    /// Questions that are not answered.
+    /// The number of unanswered questions.
     pub fn len(&self) -> usize {
         self.asked.len()
     }
@@ -157,7 +157,7 @@ impl Waiting {
         self.in_flight.contains(&block)
     }
 
-    /// Whether the launch profile is being fetched, which predicts more than readers do.
+    /// Whether blocks of a launch profile are being fetched. A profile predicts more than reads do.
     pub fn has_profile(&self) -> bool {
         self.asked.iter().any(|asked| asked.class == Class::Profile)
     }
@@ -172,9 +172,9 @@ impl Waiting {
     }
 
     /// The blocks to request next, which are in flight from now on. `ranges` is the number of
-    /// ranges in flight at the same time that no reader waits for. `together` is how many blocks a
-    /// range of a launch profile may have, including unwanted ones in between.
-    /// `most` is how many a range has that a reader waits for.
+    /// ranges that may be in flight without a reader waiting for them. `together` is the maximum
+    /// number of blocks in a range of a launch profile, including unwanted ones in between. `most`
+    /// is the maximum for a range that a reader waits for.
     pub fn next_run(&mut self, ranges: usize, together: u64, most: u64) -> Option<Range<u64>> {
         let now = Instant::now();
         if now < self.hold {
@@ -231,7 +231,8 @@ impl Waiting {
         self.take(|asked| asked.missing.is_empty())
     }
 
-    /// Notes that a range has ended. Returns the questions for an image that no longer exists.
+    /// Notes that a range has ended. If the image has changed, returns the questions about the
+    /// range.
     pub fn ended(&mut self, run: Range<u64>, failure: Option<&Failure>) -> Vec<Asked> {
         self.runs -= 1;
         self.in_flight.retain(|block| !run.contains(block));
@@ -249,8 +250,8 @@ impl Waiting {
         self.take(|asked| asked.overlaps(&run))
     }
 
-    /// Questions for which no block has arrived for this long. A question that waits for its turn
-    /// waits as long as any blocks arrive.
+    /// Removes the questions for which no block has arrived for `timeout`. A question that is
+    /// waiting for its turn does not expire while any blocks arrive.
     pub fn expired(&mut self, timeout: Duration) -> Vec<Asked> {
         let heard = self.heard;
         self.take(|asked| {
@@ -264,7 +265,7 @@ impl Waiting {
         })
     }
 
-    /// Whether a reader requests more than any valid one.
+    /// Whether a reader requests more than any valid reader would.
     pub fn is_too_much(&self, client: u64, more: &Asked) -> bool {
         let is_of = |asked: &&Asked| asked.client.as_ref().is_some_and(|it| it.number == client);
         let missing = self
@@ -303,8 +304,8 @@ pub fn in_words(mark: Option<u64>) -> String {
     mark.map_or_else(String::new, |block| block.to_string())
 }
 
-/// Most simultaneous requests to the server at which another one of this class is made: the lower
-/// classes leave room for readers that wait.
+/// The number of simultaneous requests to the server at which a request of this class has to wait:
+/// lower classes leave room for readers that wait.
 fn most_runs(class: Class, ranges: usize) -> usize {
     match class {
         Class::Demand => 16,

@@ -29,12 +29,12 @@ pub struct Wanted<'w> {
 }
 
 impl Wanted<'_> {
-    /// The server that the URL names. Connects to nothing.
+    /// The server that the URL names, which is not contacted yet.
     pub fn server(&self) -> Result<Server, Failure> {
         Server::new(&self.source, &self.options, self.connections)
     }
 
-    /// The image with what was found.
+    /// The image, with the identity, server and store that were found.
     pub fn fetch(self, identity: Identity, server: Server, room: Room) -> Rc<Fetch> {
         let (parent, readers) = (Rc::clone(self.parent), Rc::clone(self.readers));
         let shared = (Rc::clone(self.link), Rc::clone(self.last_read));

@@ -6,11 +6,11 @@ use remote_image::Ahead;
 use remote_image::store::BLOCK;
 use std::ops::Range;
 
-/// Few enough to arrive soon on a busy machine.
+/// Few enough blocks to arrive soon on a busy machine.
 const BLOCKS: usize = 300;
 const LENGTH: usize = BLOCKS * BLOCK as usize;
 
-/// A server that answers after a time which is worth filling.
+/// A server whose answers take long enough that the idle time is worth filling.
 fn distant() -> Server {
     let server = Server::start(image(LENGTH));
     server.state().latency = Duration::from_millis(20);
@@ -33,7 +33,7 @@ fn bytes(blocks: Range<usize>) -> Range<usize> {
 fn the_rest_of_an_image_comes_while_its_reader_does_something_else() {
     let (server, cache) = (distant(), cache());
     let file = open_ahead(&server, &cache, Ahead::Whole);
-    // On a busy machine it takes a while until the link is known.
+    // On a busy machine it takes a while until the link has been measured.
     for first in (20..BLOCKS - 20).step_by(20) {
         read(&file, bytes(first..first + 10)).unwrap();
         if file.counters().unwrap().ahead_bytes > 0 {
@@ -91,8 +91,8 @@ fn without_it_only_what_is_read_is_fetched() {
     );
 }
 
-/// Whatever is fetched before the last block of the profile was requested is in the profile, or a
-/// reader waits for it.
+/// Until the last block of the profile has been requested, nothing else is fetched unless a reader
+/// waits for it.
 #[test]
 fn nothing_competes_with_a_launch_profile() {
     let (server, cache) = (distant(), cache());

@@ -1,4 +1,4 @@
-//! Deaths of the fetcher under readers.
+//! Deaths of the fetcher while files are read.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -11,8 +11,8 @@ use rustix::process::{Pid, Signal, kill_process};
 const LENGTH: usize = 2000 * BLOCK as usize + 4711;
 const DEATHS: usize = 100;
 
-/// At random moments of ranges in flight over a slow link. The cache's file is emptied now and
-/// then, so that there is always something to fetch.
+/// The fetcher dies at random moments while ranges are in flight over a slow link. The cache's file
+/// is emptied now and then, so that there is always something to fetch.
 #[test]
 fn a_hundred_deaths_of_the_fetcher_are_no_error_and_no_wrong_byte() {
     let (server, cache) = (Server::start(image(LENGTH)), cache());
@@ -53,7 +53,7 @@ fn compare_until(over: &AtomicBool, file: &RemoteFile, content: &[u8], seed: u64
     }
 }
 
-/// A reader that came while the fetcher was dead is served by the next one.
+/// A reader that connects while the fetcher is dead is served by the next one.
 #[test]
 fn a_reader_may_come_while_the_fetcher_is_dead() {
     let (server, cache) = (Server::start(image(LENGTH)), cache());
@@ -69,7 +69,7 @@ fn a_reader_may_come_while_the_fetcher_is_dead() {
     });
 }
 
-/// The next fetcher reads them again.
+/// The next fetcher reads the credentials again.
 #[test]
 fn a_file_of_credentials_that_is_gone_is_named_until_it_is_there_again() {
     let (server, cache) = (Server::start(image(LENGTH)), cache());

@@ -18,7 +18,7 @@ fn passing() -> Vec<Fault> {
     statuses.into_iter().chain(others).collect()
 }
 
-/// A stalled answer is noticed after a second.
+/// Options with which a stalled answer is noticed after a second.
 fn impatient(cache: &tempfile::TempDir) -> Options {
     Options {
         timeout: Duration::from_secs(4),
@@ -26,7 +26,7 @@ fn impatient(cache: &tempfile::TempDir) -> Options {
     }
 }
 
-/// A refused request is not repeated until as much time has passed again.
+/// After a failure, nothing is requested until the time limit has passed once more.
 #[test]
 fn a_command_waits_once_for_a_server_that_is_away() {
     let (server, cache, content) = (Server::start(image(LENGTH)), cache(), image(LENGTH));
@@ -42,7 +42,7 @@ fn a_command_waits_once_for_a_server_that_is_away() {
     assert_eq!(first.kind(), ErrorKind::TimedOut);
     server.state().asked.clear();
     for number in [20, 30] {
-        // Otherwise this process itself was stopped for that long.
+        // If more time has passed, this process itself was stopped for that long.
         if begun.elapsed() < 2 * options.timeout {
             let (error, at) = (read(&file, block(number)).unwrap_err(), block(number));
             let bytes = format!("bytes {}-{}", at.start, at.end - 1);
@@ -61,7 +61,8 @@ fn a_command_waits_once_for_a_server_that_is_away() {
 
 #[test]
 fn a_fault_that_passes_is_no_error() {
-    // From the end to the beginning: read-ahead goes in the other direction, however much it is.
+    // Read from the end to the beginning, since read-ahead goes in the other direction, however
+    // much it fetches.
     let begin = |number: usize| 6 * (passing().len() + 1 - number) * BLOCK as usize;
     let range = |number| begin(number)..begin(number) + BLOCK as usize;
     let image = image(range(1).end);
@@ -95,7 +96,7 @@ fn a_server_is_not_asked_before_it_wants_to_be() {
     let begun = std::time::Instant::now();
     assert_eq!(read(&file, 0..LENGTH).unwrap(), image(LENGTH));
     assert!(begun.elapsed() >= Duration::from_secs(2));
-    // Years ago.
+    // A date in the past requests no pause.
     server.state().faults = [Some(Fault::Later("Sun, 06 Nov 1994 08:49:37 GMT"))].into();
     open(&server.url("/a"), &options(&cache)).unwrap();
 }
@@ -120,7 +121,7 @@ fn a_fault_that_stays_is_one_line_and_the_mount_goes_on_when_it_ends() {
     read(&file, 59 * BLOCK as usize..LENGTH).unwrap();
     for (number, (fault, words)) in (1..).zip(cases) {
         server.state().always = Some(fault.clone());
-        // Before the last one: otherwise more would be fetched along with it.
+        // Before the previous range: after it, read-ahead would already have fetched this one.
         let begin = (59 - number) * BLOCK as usize;
         let range = begin..begin + BLOCK as usize;
         let error = read(&file, range.clone()).map(drop).unwrap_err();
@@ -139,7 +140,7 @@ fn a_fault_that_stays_is_one_line_and_the_mount_goes_on_when_it_ends() {
         assert!(!line.contains("secret") && !line.contains('\n'), "{line}");
         assert_eq!(read(&file, 5..99).unwrap(), image(LENGTH)[5..99]);
         server.state().always = None;
-        // For a moment after the error it is also the answer to the next reader.
+        // For a moment after an error, the next reader gets the same error.
         let again = std::iter::repeat_with(|| read(&file, range.clone()));
         let good = again.take(1000).find_map(|read| {
             std::thread::sleep(Duration::from_millis(10));
@@ -159,11 +160,11 @@ fn an_image_that_changed_is_an_error_and_never_a_mixture() {
         assert_eq!(error.kind(), ErrorKind::StaleNetworkFileHandle, "{error}");
         assert!(error.to_string().contains("the image changed"), "{error}");
     }
-    // A server that no longer says anything about it.
+    // A server that no longer sends anything that identifies the image.
     (server.state().always, server.state().etag) = (None, None);
     let error = read(&file, LENGTH - 9..LENGTH).map(drop).unwrap_err();
     assert!(error.to_string().contains("no ETag"), "{error}");
-    // This check by date alone, for a server without ETag.
+    // The check by date alone, for a server without ETag.
     server.state().always = None;
     (server.state().etag, server.state().modified) = (None, Some("yesterday".into()));
     let file = open(&server.url("/b"), &options(&cache)).unwrap();
@@ -212,7 +213,7 @@ fn what_cannot_be_opened_is_one_line() {
     let (line, asked) = opened(Fault::Redirect(server.url("/a")));
     assert!(line.ends_with(": more than 10 redirects"), "{line}");
     assert_eq!(asked, 10);
-    // Each takes a third of the time limit: the fourth would begin after it.
+    // Each attempt takes a third of the time limit, so the fourth would begin after it.
     let (line, asked) = opened(Fault::Informational);
     assert!(line.contains("did not answer in time"), "{line}");
     assert!(asked <= 3, "{asked} requests");
@@ -279,13 +280,14 @@ fn two_hundred_faults_leave_nothing_wrong_behind() {
     drop(cache);
 }
 
-/// Three simultaneous readers; at first an image that changed is an error.
+/// Reads with three simultaneous readers, which may get errors, and then everything without an
+/// error.
 fn read_under_faults(server: &Server, cache: &tempfile::TempDir, seed: u64) {
     let patient = Options {
         timeout: Duration::from_secs(3),
         ..options(cache)
     };
-    // Otherwise it would open the other image.
+    // With faults, this might open the changed image.
     let faults = std::mem::take(&mut server.state().faults);
     let file = open(&server.url("/a"), &patient).unwrap();
     server.state().faults = faults;
@@ -317,7 +319,7 @@ fn read_under_faults(server: &Server, cache: &tempfile::TempDir, seed: u64) {
     assert!(read(&file, 0..LENGTH).unwrap() == content);
 }
 
-/// Checks each block of the cache on disk that its map has.
+/// Checks all blocks that the maps of the cache on disk list.
 fn check_kept(cache: &tempfile::TempDir) {
     let entries = remote_image::cache::list(&cache.path().join("cache")).unwrap();
     let stores: Vec<Store> = entries.iter().map(|entry| entry.store().unwrap()).collect();
@@ -361,7 +363,7 @@ fn a_bit_that_flips_in_the_cache_is_fetched_again() {
     data.write_all_at(&[image(LENGTH)[200_000] ^ 1], 200_000)
         .unwrap();
     all_is_right();
-    // A truncated file: fetching into it makes it long again, with a hole.
+    // A truncated file: fetching into it extends it again, with a hole.
     data.set_len(70_000).unwrap();
     let last = LENGTH - 1..LENGTH;
     assert_eq!(read(&file, last.clone()).unwrap(), image(LENGTH)[last]);

@@ -120,7 +120,7 @@ fn opens_without_an_answer(server: &Server, url: &str, held: &'static str) {
 fn no_byte_of_an_image_waits_for_an_answer_about_its_profile() {
     let beside = server(Some(PROFILE));
     opens_without_an_answer(&beside, &beside.url("/x.erofs"), ".launches");
-    // In a registry: the layer itself, and the list of what refers to the image.
+    // In a registry, requests for the layer and for the list of referrers are not answered.
     let registry = Repository::new();
     let layer = registry.put_blob(PROFILE, MEDIA_TYPE);
     let layers = [registry.put_blob(&image(LENGTH), EROFS), layer.clone()];
@@ -172,7 +172,7 @@ fn that_there_is_none_is_remembered_as_long_as_the_image_is_the_same() {
     server.state().etag = Some("\"2\"".into());
     let _fetcher = start(&url, &options).unwrap();
     soon("another question", || count() == 2 && remembered() == 2);
-    // If no mount wants it, it is not requested.
+    // A mount that does not use the profile does not request it.
     let plain = crate::options(&crate::cache());
     drop(start(&url, &plain).unwrap());
     assert_eq!(count(), 2);
@@ -243,8 +243,8 @@ fn a_layer_beside_the_image_in_a_manifest_is_its_profile() {
     assert!(lines.iter().any(is_refused), "{lines:?}");
 }
 
-/// A profile attached to an existing image: by the interface for that, and by the tag if a registry
-/// lacks it.
+/// A profile attached to an existing image is found with the referrers API, or by a tag if the
+/// registry does not support it.
 #[test]
 fn what_refers_to_an_image_may_be_its_profile() {
     for by_tag in [false, true] {

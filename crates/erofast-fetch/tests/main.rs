@@ -54,7 +54,7 @@ pub(crate) fn program() -> PathBuf {
     env!("CARGO_BIN_EXE_erofast-fetch").into()
 }
 
-/// The program with these variables in its environment.
+/// A script that starts the fetcher with these environment variables.
 pub(crate) fn program_with(folder: &Path, variables: &[(&str, &Path)]) -> PathBuf {
     let script = folder.join("fetch");
     let mut text = "#!/bin/sh\n".to_owned();
@@ -90,7 +90,7 @@ pub(crate) fn options(cache: &tempfile::TempDir) -> Options {
     }
 }
 
-/// Whether the name `localhost` has an address, which it lacks in a bare chroot without /etc/hosts.
+/// Whether the name `localhost` has an address; it has none in a bare chroot without /etc/hosts.
 pub(crate) fn names_localhost() -> bool {
     let named = std::net::ToSocketAddrs::to_socket_addrs("localhost:1").is_ok();
     if !named {
@@ -122,7 +122,7 @@ pub(crate) fn read(file: &RemoteFile, range: std::ops::Range<usize>) -> std::io:
     Ok(bytes)
 }
 
-/// Waits until this has happened, which `what` names.
+/// Waits until something has happened; `what` describes it.
 pub(crate) fn soon(what: &str, happened: impl Fn() -> bool) {
     let begin = Instant::now();
     while !happened() {

@@ -153,7 +153,7 @@ fn a_token_that_was_written_anew_is_sent_at_once() {
     server.state().guard = guard("def");
     assert_eq!(read(&file, 0..LENGTH).unwrap(), image(LENGTH));
     assert_eq!(file.counters().unwrap().failures, 0);
-    // This one is refused again, with one request.
+    // This token is refused even after the file was read again, so there is only one request.
     server.state().guard = guard("xyz");
     server.state().asked.clear();
     let refused = |options: &Options| {

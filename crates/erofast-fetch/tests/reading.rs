@@ -142,7 +142,7 @@ fn readers_come_and_go_but_are_not_without_end() {
     assert_eq!(read(&file, 0..LENGTH).unwrap(), image(LENGTH));
 }
 
-/// Blocks still arrive, repeatedly, and none of them is wrong.
+/// Blocks can still be read, repeatedly, and none of them is wrong.
 #[test]
 fn a_disk_that_is_full_is_one_line() {
     let Some(small) = SmallDisk::mount() else {
@@ -166,7 +166,7 @@ fn a_disk_that_is_full_is_one_line() {
     drop((file, fetcher));
 }
 
-/// Such images can still be read; the line comes once the image is open.
+/// An image that cannot be kept can still be read; the line comes once the image is open.
 #[test]
 fn an_image_that_cannot_be_kept_is_one_line() {
     let (server, cache) = (Server::start(image(LENGTH)), cache());

@@ -32,7 +32,7 @@ impl Repository {
         Repository(server)
     }
 
-    /// Appended to `/` and the name: `:TAG` or `@DIGEST`.
+    /// The URL of `:TAG` or `@DIGEST` in the repository.
     pub(crate) fn url(&self, version: &str) -> String {
         format!("oci://{}/tools{version}", self.0.address)
     }

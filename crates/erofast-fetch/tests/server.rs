@@ -13,13 +13,13 @@ use std::time::Duration;
 pub(crate) enum Fault {
     /// The answer ends before its last byte.
     Short,
-    /// It continues after the range, up to the length of the whole.
+    /// The answer continues for 100 bytes after the range.
     Long,
     /// A different range than requested, which the header states.
     OtherRange,
     /// The whole image, as if no range had been requested.
     Whole,
-    /// Half of the answer, at most of a block, and then nothing until the other side closes.
+    /// Half of the answer, but less than a block, and then nothing until the other side closes.
     Stalled,
     /// A byte of the answer now and then.
     Drip,
@@ -37,7 +37,7 @@ pub(crate) enum Fault {
     Compressed,
     /// Another ETag: the image was replaced.
     Changed,
-    /// This total length.
+    /// A different total length.
     Length(u64),
     /// Redirects to that URL.
     Redirect(String),
@@ -46,7 +46,6 @@ pub(crate) enum Fault {
 /// A client's request.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Asked {
-    /// The path.
     pub(crate) path: String,
     /// Names are in lower case.
     pub(crate) headers: Vec<(String, String)>,
@@ -69,7 +68,7 @@ impl Asked {
     }
 }
 
-/// The server's content, and what it should do.
+/// The server's content, and how it should behave.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     /// The file at every path except those that begin with `/none`, unless there are `files`.
@@ -81,20 +80,20 @@ pub(crate) struct State {
     /// For the paths below `/v2/`: the required Authorization header, and the WWW-Authenticate
     /// header.
     pub(crate) guard: Option<(String, String)>,
-    /// Validator sent with it.
+    /// The header ETag.
     pub(crate) etag: Option<String>,
     /// The header Last-Modified.
     pub(crate) modified: Option<String>,
-    /// For the next requests; after that there are none.
+    /// The faults of the next requests; those after them have none.
     pub(crate) faults: VecDeque<Option<Fault>>,
-    /// For all requests.
+    /// The fault of all requests.
     pub(crate) always: Option<Fault>,
     /// While this is set, requests whose paths contain it wait.
     pub(crate) held: Option<&'static str>,
     /// The requests so far.
     pub(crate) asked: Vec<Asked>,
-    /// Requests for blobs wait until so many of them do, and then no longer; one that waits for a
-    /// minute gets no answer.
+    /// Requests for blobs wait until this many of them are waiting; after that, none of them waits.
+    /// One that waits for a minute gets no answer.
     pub(crate) together: usize,
     waiting: usize,
     /// Time between request and answer.
@@ -104,7 +103,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// An answer that does not concern files.
+    /// An answer that does not depend on files.
     fn answer(&self, asked: &Asked) -> Option<String> {
         let guard = self
             .guard
@@ -140,7 +139,7 @@ impl Server {
         Server::start_over(image, |stream| Some(Box::new(stream)))
     }
 
-    /// Starts it over connections that `accept` derives from TCP connections.
+    /// Starts the server over connections that `accept` derives from TCP connections.
     pub(crate) fn start_over(
         image: Vec<u8>,
         accept: impl Fn(TcpStream) -> Option<Box<dyn Connection>> + Send + Sync + 'static,
@@ -209,7 +208,7 @@ impl Server {
         }
     }
 
-    /// Returns false if the others do not come.
+    /// Waits for the other requests; returns false if they do not come.
     fn wait_for_others(&self) -> bool {
         let mut state = self.state();
         state.waiting += 1;
@@ -311,10 +310,10 @@ impl Server {
                 thread::sleep(Duration::from_millis(100));
                 to.write_all(byte).ok()
             }),
-            // Less than a block, of which nothing is kept, however many were requested.
+            // Less than a block, so that nothing is kept, however many blocks were requested.
             Some(Fault::Short) => send(to, &body[..length.min(1 << 14) * 2 / 3], rate).and(None),
             Some(Fault::Stalled) => {
-                // As for a short answer.
+                // Less than a block, as in a short answer.
                 send(to, &body[..length.min(1 << 14) / 2], rate)?;
                 to.wait_for_close();
                 None
@@ -362,7 +361,7 @@ fn read(from: &mut impl BufRead) -> Option<Asked> {
 
 /// TCP, or TLS over it.
 pub(crate) trait Connection: Read + Write + Send {
-    /// Reads until there is nothing left.
+    /// Waits until the other side closes.
     fn wait_for_close(&mut self) {
         while matches!(self.read(&mut [0; 100]), Ok(1..)) {}
     }

@@ -66,7 +66,7 @@ pub(crate) fn accept(config: &Arc<ServerConfig>, stream: TcpStream) -> Option<Bo
     Some(Box::new(StreamOwned::new(connection, stream)))
 }
 
-/// The program with another set of trusted certificates.
+/// The fetcher with another set of trusted certificates.
 pub(crate) fn trusting(folder: &Path) -> PathBuf {
     program_with(folder, &[("SSL_CERT_FILE", &folder.join("cert.pem"))])
 }
@@ -86,13 +86,13 @@ fn an_image_comes_over_tls_if_the_certificate_fits() {
     let url = server.url("/a").replace("http:", "https:");
     let file = open_with(trusting(cache.path()), &url, &cache).unwrap();
     assert_eq!(read(&file, 0..LENGTH).unwrap(), image(LENGTH));
-    // The system does not trust it.
+    // The system does not trust the certificate.
     let error = open_with(program(), &url, &cache).unwrap_err().to_string();
     assert!(
         error.starts_with(&url) && error.contains("certificate"),
         "{error}"
     );
-    // It is for another name.
+    // The certificate is for another name.
     if !names_localhost() {
         return;
     }
@@ -103,7 +103,7 @@ fn an_image_comes_over_tls_if_the_certificate_fits() {
     assert!(error.contains("not valid for name"), "{error}");
 }
 
-/// It may sign others, which a server's certificate may not.
+/// Such a certificate may sign others, which a server's certificate may not.
 #[test]
 fn a_self_signed_certificate_is_trusted_where_it_is_named() {
     let name = ["-addext", "subjectAltName=IP:127.0.0.1"];
@@ -127,7 +127,7 @@ fn a_self_signed_certificate_is_trusted_where_it_is_named() {
         ] {
             assert_eq!(read(&file.unwrap(), 0..LENGTH).unwrap(), image(LENGTH));
         }
-        // For this server only.
+        // The certificate is trusted for this server only.
         if !names_localhost() {
             continue;
         }
@@ -201,7 +201,7 @@ fn http_2_has_all_ranges_over_one_connection() {
     assert_eq!(ranges.load(Ordering::SeqCst), 1 + 3);
 }
 
-/// Tokens would continue without TLS, and so would the image.
+/// After the redirect, tokens and the image would be sent without TLS.
 #[test]
 fn a_redirect_out_of_tls_is_refused() {
     let cache = cache();
@@ -240,7 +240,7 @@ fn a_proxy_of_the_environment_passes_tls_on() {
     assert_eq!(asked.recv().unwrap(), "CONNECT images.test:443 HTTP/1.1");
 }
 
-/// Returns the client's first line; then passes both directions on.
+/// Passes both directions on in the background; returns the client's first line.
 fn pass_on(client: TcpStream, target: SocketAddr) -> String {
     let mut from = BufReader::new(client.try_clone().unwrap());
     let mut lines = from.by_ref().lines().map_while(Result::ok);
@@ -279,7 +279,7 @@ fn serve_http_2(listener: TcpListener, config: ServerConfig, counts: &Counts) {
     });
 }
 
-/// All at once: data that the windows have no room for are kept until they do.
+/// Sends everything at once; h2 keeps the data until the windows have room for them.
 fn answer(
     request: &http::Request<h2::RecvStream>,
     mut respond: h2::server::SendResponse<bytes::Bytes>,

@@ -20,7 +20,7 @@ pub enum Failure {
     /// A layer cannot be mounted now.
     #[error("{0}")]
     Unavailable(String),
-    /// A file or the database failed.
+    /// An operation on a file or the database failed.
     #[error("{0}")]
     Internal(String),
 }

@@ -29,7 +29,7 @@ use erofast_snapshotter::socket;
 /// How long calls in progress may take after the program is told to exit.
 const GOODBYE: Duration = Duration::from_secs(5);
 
-/// Makes images of archives.
+/// The program that makes images of archives.
 const MKFS: &str = "mkfs.erofs";
 
 fn main() -> ExitCode {
@@ -54,7 +54,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The parts that serve.
+/// The parts of the program that serve requests.
 struct Parts {
     snapshotter: Arc<Snapshotter>,
     logins: Arc<Logins>,
@@ -152,12 +152,12 @@ async fn run(options: Options) -> Result<(), String> {
     }
     let _ = std::fs::remove_file(&socket);
     drop(stop);
-    // Calls in progress; containerd keeps its connection open for longer.
+    // Wait for calls in progress, but not until containerd closes its connection.
     let _ = tokio::time::timeout(GOODBYE, serving).await;
     Ok(())
 }
 
-/// The signals that end the program.
+/// Completes when a signal tells the program to exit.
 fn end() -> std::io::Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;

@@ -6,21 +6,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// Upper bounds of the times until ready, in seconds.
+/// Upper bounds of the histogram of times until a mount is ready, in seconds.
 const BOUNDS: [f64; 10] = [0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
 
 /// The outcome for a layer that containerd asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was mounted from the registry.
+    /// The layer was mounted from the registry.
     Mounted,
-    /// It was already mounted.
+    /// The layer was already mounted.
     Shared,
-    /// It was converted, and mounted.
+    /// The layer was converted, and mounted.
     Converted,
-    /// It is not EROFS: containerd unpacks it.
+    /// The layer is not EROFS: containerd unpacks it.
     Unpacked,
-    /// It could not be mounted: containerd tries to unpack it.
+    /// The layer could not be mounted: containerd tries to unpack it.
     Failed,
 }
 
@@ -38,24 +38,24 @@ impl Outcome {
 #[derive(Debug, Default)]
 pub struct Metrics {
     pulls: [AtomicU64; Outcome::ALL.len()],
-    /// Counts for each bound, and for everything that took longer.
+    /// Mounts that were ready within each bound, and those that took longer.
     ready: [AtomicU64; BOUNDS.len() + 1],
     ready_ns: AtomicU64,
     said: Mutex<HashSet<String>>,
 }
 
-/// Current numbers.
+/// The current values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {
     /// The number of mounted layers.
     pub layers: u64,
-    /// Bytes of these layers.
+    /// The size of these layers in bytes.
     pub layer_bytes: u64,
-    /// Bytes of them in the cache.
+    /// Bytes of these layers that are in the cache.
     pub cached_bytes: u64,
-    /// Bytes of them that their fetchers fetched.
+    /// Bytes that the fetchers of these layers have fetched.
     pub fetched_bytes: u64,
-    /// Failed requests of their fetchers.
+    /// Failed requests of the fetchers of these layers.
     pub failures: u64,
     /// The number of snapshots.
     pub snapshots: u64,

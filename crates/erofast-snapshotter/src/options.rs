@@ -55,8 +55,8 @@ pub struct Options {
 
     /// Convert ordinary layers (tar, tar+gzip, tar+zstd)
     ///
-    /// mkfs.erofs of erofs-utils 1.7 or later, in PATH, makes an image of each, once, in the cache.
-    /// containerd unpacks a layer that cannot be converted.
+    /// mkfs.erofs (erofs-utils 1.7 or later, in PATH) makes an image of each layer once, in the
+    /// cache. containerd unpacks a layer that cannot be converted.
     #[arg(long, value_enum, default_value_t = Switch::Off)]
     pub convert: Switch,
 
@@ -76,7 +76,7 @@ fn address(text: &str) -> Result<SocketAddr, &'static str> {
 }
 
 impl Options {
-    /// The options of this process. Wrong ones end it with one line.
+    /// Parses the arguments of this process. Wrong ones end it with one line.
     pub fn of_process() -> Self {
         Self::try_parse().unwrap_or_else(|error| {
             if !error.use_stderr() {

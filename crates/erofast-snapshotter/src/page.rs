@@ -21,10 +21,10 @@ use crate::layer::program::Program;
 use crate::metrics::{Metrics, Now};
 use crate::snapshot::snapshotter::Snapshotter;
 
-/// The time that mounts have to answer.
+/// How long mounts may take to answer.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// The most simultaneous readers of the page.
+/// Maximum number of simultaneous readers of the page.
 const READERS: usize = 4;
 
 /// The sources of the page.
@@ -32,7 +32,7 @@ const READERS: usize = 4;
 pub struct Page {
     /// The counts since the start.
     pub metrics: Arc<Metrics>,
-    /// Gives the current state.
+    /// Provides the current state.
     pub snapshotter: Arc<Snapshotter>,
     /// Reads the counters of mounts.
     pub program: Program,
@@ -59,7 +59,7 @@ impl Page {
     }
 }
 
-/// Adds the counters of all files at URLs, of one mount or of several.
+/// Adds the counters of all files at URLs to `now`. The report is about one mount or several.
 fn sum(json: &[u8], now: &mut Now) {
     let report: Value = serde_json::from_slice(json).unwrap_or_default();
     let one = std::slice::from_ref(&report);
@@ -80,7 +80,7 @@ pub async fn listen(address: SocketAddr) -> Result<TcpListener, String> {
     bound.map_err(|error| format!("--metrics={address}: {error}"))
 }
 
-/// Answers until the program ends.
+/// Serves the page until the program ends.
 pub async fn serve(listener: TcpListener, page: Arc<Page>) {
     let readers = Arc::new(Semaphore::new(READERS));
     loop {

@@ -7,8 +7,8 @@ use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use std::path::Path;
 
-/// Listens at the path, which only root may open. The database is open, so an existing socket
-/// belongs to a program that was killed.
+/// Listens at the path, which only root may open. This process has the database open, so an
+/// existing socket was left by a program that was killed.
 pub fn listen(path: &Path) -> io::Result<UnixListener> {
     match fs::symlink_metadata(path) {
         Ok(old) if old.file_type().is_socket() => fs::remove_file(path)?,

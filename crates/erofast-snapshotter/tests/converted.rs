@@ -32,7 +32,7 @@ impl Image {
         }
     }
 
-    /// Adds a layer with these files, as `tar` makes it of `named`.
+    /// Adds a layer: an archive of the file or folder `named`, beside which there are these files.
     fn add(&mut self, files: &[(&str, &str)], named: &str) -> String {
         let number = self.layers.len();
         let folder = self.place.path().join(number.to_string());
@@ -60,7 +60,7 @@ impl Image {
         self.layers[layer]["digest"].as_str().unwrap().into()
     }
 
-    /// The digest of its manifest.
+    /// Stores the image; returns the digest of its manifest.
     fn manifest(&self) -> String {
         let config = json!({ "rootfs": { "type": "layers", "diff_ids": self.diff_ids } });
         let config = self
@@ -85,7 +85,7 @@ fn converting() -> Option<Node> {
     Some(node)
 }
 
-/// True if the layer exists without a download.
+/// Asks for the layer as containerd does; returns true if it exists without a download.
 fn pull(node: &Node, key: &str, [parent, chain]: [&str; 2], image: &Image, layer: &str) -> bool {
     let labels = labels_of(chain, &image.name(), layer, &image.manifest());
     match node.prepare(key, parent, &labels) {
@@ -158,7 +158,7 @@ fn ordinary_layers_are_converted_and_lie_above_each_other() {
             .unwrap()
             .success()
     );
-    // After a reboot, with the registry away.
+    // As after a reboot, while the registry does not respond.
     node.kill();
     for point in node.points() {
         rustix::mount::unmount(&point, rustix::mount::UnmountFlags::DETACH).unwrap();
@@ -176,7 +176,7 @@ fn ordinary_layers_are_converted_and_lie_above_each_other() {
     );
 }
 
-/// Its archive does not say what owner and mode the directory has.
+/// The archive does not say what owner and mode the directory has.
 #[test]
 fn a_layer_above_others_whose_archive_lacks_a_directory_is_left_to_containerd() {
     let Some(node) = converting() else { return };
@@ -194,7 +194,7 @@ fn a_layer_above_others_whose_archive_lacks_a_directory_is_left_to_containerd() 
         assert!(log.contains(&why), "{log}");
         assert_eq!(node.points().len(), 1);
     }
-    // With nothing below the directory is root's.
+    // Without a layer below, the directory belongs to root.
     assert!(pull(&node, "k/4/a", ["", "sha256:three"], &image, &above));
     let points: Vec<PathBuf> = node.points();
     let directory = points.iter().find(|point| point.join("d/other").exists());
@@ -225,13 +225,13 @@ fn what_cannot_be_converted_is_one_line_and_left_to_containerd() {
         ),
         (0, 0)
     );
-    // The registry has the right config now.
+    // Now the registry has the right config.
     image.diff_ids[0] = right;
     assert!(
         pull(&node, "k/2/a", ["", "sha256:c"], &image, &layer),
         "{}",
         node.log()
     );
-    // Without the label there is no manifest, and with it no other layer.
+    // Without the manifest's digest in a label, no layer is converted.
     assert!(!node.pull("k/3/a", "", "sha256:d", &image.name(), &digest(b"none")));
 }

@@ -182,14 +182,14 @@ fn the_login_of_a_pull_reaches_the_registry_and_no_argument_and_no_log() {
         !below(&node.path("root")).iter().any(|bytes| has(bytes)),
         "not on the disk"
     );
-    // The next program has it as well: after an unmount the layer is mounted again.
+    // A restarted snapshotter also has the login: after an unmount, the layer is mounted again.
     node.restart();
     node.prepare("c", "sha256:c", &crate::node::Labels::new())
         .unwrap();
     erofast_snapshotter::layer::mount_table::detach(&node.points()[0]).unwrap();
     node.mounts("c").unwrap();
     site.compare(&node.points()[0]);
-    // It goes with the layer.
+    // The login is removed together with its layer.
     assert!(below(&node.path("run")).iter().any(|bytes| has(bytes)));
     node.remove("c").unwrap();
     node.remove("sha256:c").unwrap();

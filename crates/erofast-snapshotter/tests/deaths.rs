@@ -49,7 +49,7 @@ fn no_reader_notices_kills_and_no_mount_and_no_snapshot_is_left_or_lost() {
     }
     assert_eq!(known, 1);
     assert_eq!(node.points().len(), 1, "one layer, one mount");
-    // Containers, which are stacked on the layer, then the layer.
+    // Remove the containers, which are stacked on the layer, before the layer.
     let mut names = node.names();
     names.sort_by_key(|name| name.starts_with("sha256:"));
     for name in names {

@@ -14,7 +14,8 @@ fn limited(seconds: u32) -> Node {
     node
 }
 
-/// Nothing is mounted, no mount point is left, and the log has one more line with these words.
+/// Checks that nothing is mounted, that no mount point is left, and that the log has one more line,
+/// with these words.
 fn left_to_containerd(node: &Node, lines: usize, words: &[&str]) {
     assert_eq!(node.points().len(), 0);
     let left = fs::read_dir(node.path("root/layers")).unwrap().count();
@@ -56,7 +57,7 @@ fn a_registry_that_fails_is_one_line_and_containerd_tries() {
     let missing = format!("sha256:{}", "0".repeat(64));
     assert!(!node.pull("k/8/a", "", "sha256:c", &image, &missing));
     left_to_containerd(&node, faults.len() + 1, &[&image, &missing, "404"]);
-    // A layer that is right afterwards is not remembered as wrong.
+    // The failures of a layer are not remembered.
     assert!(node.pull("k/9/a", "", "sha256:c", &image, &site.digest));
     site.compare(&node.points()[0]);
 }
@@ -72,7 +73,7 @@ fn a_registry_that_never_answers_keeps_no_call_longer_than_its_limit() {
     assert!(!node.pull("k/1/a", "", "sha256:c", &site.image(), &site.digest));
     assert!(begun.elapsed() < LONG / 2, "{:?}", begun.elapsed());
     left_to_containerd(&node, 1, &[&site.digest, "time limit"]);
-    // The image's next layer does not wait for that again.
+    // The image's next layer does not wait for the time limit again.
     let other = format!("sha256:{}", "0".repeat(64));
     assert!(!node.pull("k/2/a", "", "sha256:d", &site.image(), &other));
     left_to_containerd(&node, 1, &[&site.digest]);
@@ -94,7 +95,7 @@ fn requests_that_make_no_sense_are_one_line() {
         let last = log.lines().last().unwrap();
         assert!(last.contains(&format!("{odd:?}")), "{log}");
     }
-    // An image name that no URL can have: containerd may know what to do.
+    // An image name that cannot be part of a URL: containerd may know what to do with it.
     let odd = "registry.example/a b,allow_root:v1";
     assert!(!node.pull("k/1/a", "", "sha256:c", odd, &digest));
     assert!(

@@ -101,7 +101,7 @@ fn other_layers_are_left_to_containerd_and_lie_above_and_below_those_that_are_mo
         &site.image(),
         &site.digest
     ));
-    // The same chain on another parent: unpacked twice, by two namespaces.
+    // The same chain on another parent, as when two namespaces have each unpacked the layer below.
     node.commit("d/5/sha256:one", "k/3/a").unwrap();
     assert!(node.pull(
         "d/6/a",
@@ -179,14 +179,14 @@ fn what_is_dead_or_unmounted_is_mounted_again_on_demand() {
     assert_eq!(node.points().len(), 0);
     node.mounts("c").unwrap();
     site.compare(&node.points()[0]);
-    // A mount whose processes are gone stays in the table. What the kernel has cached of it, even a
-    // listing, can still be read.
+    // A mount whose processes are gone stays in the table. What the kernel has cached of its files,
+    // even a listing, can still be read.
     kill_all(&node.points()[0]);
     assert_eq!(node.points().len(), 1);
     node.mounts("c").unwrap();
     assert_eq!(node.points().len(), 1);
     site.compare(&node.points()[0]);
-    // Mounted without an owner.
+    // A mount point that belongs to no layer.
     let stray = node.path("root/layers/999");
     fs::create_dir(&stray).unwrap();
     node.cleanup();

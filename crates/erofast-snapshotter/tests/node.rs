@@ -148,7 +148,7 @@ impl Node {
         self.client = Some(SnapshotsClient::new(channel));
     }
 
-    /// Kills it with SIGKILL.
+    /// Kills the snapshotter with SIGKILL.
     pub fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
             let _ = process.kill();
@@ -256,7 +256,7 @@ impl Node {
         })
     }
 
-    /// The names in order.
+    /// The names of all snapshots, in order.
     pub fn names(&self) -> Vec<String> {
         let mut names: Vec<_> = self.list().into_iter().map(|info| info.name).collect();
         names.sort();
@@ -295,7 +295,7 @@ pub fn labels(chain: &str, image: &str, digest: &str) -> Labels {
     .into()
 }
 
-/// Also the digest of the image's manifest.
+/// The same labels, and one with the digest of the image's manifest.
 pub fn labels_of(chain: &str, image: &str, digest: &str, manifest: &str) -> Labels {
     let mut labels = labels(chain, image, digest);
     let name = "containerd.io/snapshot/cri.manifest-digest";
@@ -365,7 +365,7 @@ impl Site {
             let mut bytes = Vec::new();
             let file = fs::File::open(root.join(path));
             if let Ok(file) = &file {
-                // The server must be asked.
+                // Drop cached pages, so that the server has to be asked.
                 let advice = rustix::fs::Advice::DontNeed;
                 let _ = rustix::fs::fadvise(file, 0, None, advice);
             }

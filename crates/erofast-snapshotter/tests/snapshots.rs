@@ -132,7 +132,7 @@ fn the_root_of_a_pod_with_a_user_namespace_belongs_to_its_root() {
     assert_eq!(fs::read_dir(node.path("root/mapped")).unwrap().count(), 0);
 }
 
-/// Killed between any two writes, it finds everything that it had reported.
+/// A snapshotter killed between any two writes finds everything that it had reported.
 #[test]
 fn no_snapshot_is_lost_when_it_is_killed() {
     let mut node = Node::started();
@@ -148,7 +148,7 @@ fn no_snapshot_is_lost_when_it_is_killed() {
         } else {
             kept.push(key);
         }
-        // Something that a program that was killed may leave.
+        // A directory that a killed snapshotter may leave behind.
         fs::create_dir_all(node.path("root/snapshots/999/fs")).unwrap();
         node.restart();
         kept.sort();

@@ -1,4 +1,4 @@
-//! The last answers of servers about URLs, for times when a server does not answer.
+//! The last answers of servers, by URL, for times when a server does not answer.
 //!
 //! The cache has one file per URL, named by a hash of it: the URL's query may be a secret.
 
@@ -19,17 +19,18 @@ use crate::{ImageUrl, Options, converted, shared_cache};
 /// The folder beside the directories of images.
 const DIRECTORY: &str = "answers";
 
-/// Files that are kept when the cache is pruned, the latest: URLs may be signed anew each time.
+/// How many of the latest answers are kept when the cache is pruned: a URL may have a new signature
+/// each time.
 const MOST: usize = 1000;
 
-/// Identifies the image at a URL.
+/// The image at a URL, and the files that belong to it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
-    /// Identifies its bytes.
+    /// Identifies the bytes of the image.
     pub identity: Identity,
-    /// Its extra devices.
+    /// The image's extra devices.
     pub devices: Vec<ImageUrl>,
-    /// The layers below it.
+    /// The layers below the image.
     pub layers: Vec<ImageUrl>,
 }
 
@@ -48,7 +49,7 @@ fn hashes(source: &ImageUrl) -> (String, u64) {
     (name, XxHash3_64::oneshot_with_seed(1, url))
 }
 
-/// Keeps an answer in the cache in which the image is kept.
+/// Stores an answer in the cache that has the image.
 pub fn keep(source: &ImageUrl, options: &Options, answer: &Answer) -> io::Result<()> {
     let folder = match options.share {
         true => {
@@ -104,7 +105,7 @@ fn read(folder: &Folder, source: &ImageUrl) -> Option<(Answer, SystemTime)> {
     (kept.key == key).then_some((kept.answer, since))
 }
 
-/// The answer for a URL that identifies its image itself: its layers have digests.
+/// The answer for a URL that itself identifies the image, by the digest of a blob or an archive.
 pub fn of_digest(source: &ImageUrl) -> Option<Answer> {
     let identity = match source.reference()?.version {
         Version::Blob(digest, Some(length)) => Identity {
@@ -174,7 +175,7 @@ pub fn prune(root: &Path) {
             let _ = fs::remove_file(path);
         }
     }
-    // It is created again.
+    // This removes only an empty directory, which is created again when needed.
     let _ = fs::remove_dir(root.join(DIRECTORY));
 }
 

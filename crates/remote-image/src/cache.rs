@@ -1,9 +1,10 @@
 //! The cache directory: one directory for each image.
 //!
 //! An image's directory is named by a hash of its key and has three files: `data` and `map`, the
-//! two of a [`Store`], and `image.json`, which says what they contain. Its modification time is the
-//! time of its last use. Fetchers of an image hold a shared lock on `map`. The cache directory may
-//! belong to another user: its contents must then be neither trusted nor followed.
+//! two of a [`Store`], and `image.json`, which says what they contain. The modification time of
+//! `image.json` is the time of the image's last use. Fetchers of an image hold a shared lock on
+//! `map`. The cache directory may belong to another user, so its contents are not trusted, and
+//! symlinks in it are not followed.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -29,16 +30,16 @@ pub const NO_DIRECTORY: &str = "HOME is not set and no cache directory was given
 /// The parent of root's caches.
 const SYSTEM_CACHES: &str = "/var/cache";
 
-/// The file that says which image this is; at most as long as the packet in which its parts
-/// arrived.
+/// The file that says which image this is; its size is limited to that of the packet in which its
+/// parts arrived.
 const RECORD: &str = "image.json";
 
-/// In the directory of an image that is being [made](crate::converted): its maker holds a lock on
-/// it.
+/// A file in the directory of an image that is being [made](crate::converted): its maker holds a
+/// lock on this file.
 pub(crate) const LOCK: &str = "lock";
 
-/// The version of how images are made from tar layers: images made in another way are different
-/// images.
+/// The version of the way in which images are made from tar layers: images made in another way
+/// count as different images.
 const RECIPE: u32 = 1;
 
 /// `$XDG_CACHE_HOME/erofast`; otherwise `/var/cache/erofast` for root, and `~/.cache/erofast` for
@@ -75,14 +76,14 @@ pub fn make_directory(path: &Path) -> io::Result<()> {
 /// The contents of a cache entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// The URL that it was first fetched from, without its query.
+    /// The URL from which the image was first fetched, without its query.
     pub url: String,
-    /// Other URLs with the same bytes, as far as there is room.
+    /// Other URLs with the same bytes, as many as there is room for.
     #[serde(default)]
     pub other_urls: Vec<String>,
     /// Identifies the bytes at the URL.
     pub identity: Identity,
-    /// The key, if there is one.
+    /// The root hash, if one was given. It identifies the image unless there is a digest.
     pub root_hash: Option<String>,
     /// A second hash of the key.
     key: u64,
@@ -94,17 +95,17 @@ pub struct Record {
 /// An image in the cache.
 #[derive(Debug)]
 pub struct Entry {
-    /// Its directory.
+    /// The image's directory.
     pub path: PathBuf,
-    /// Its contents.
+    /// The record in the directory.
     pub record: Record,
     /// Bytes on disk.
     pub allocated: u64,
-    /// When it was last used.
+    /// When the image was last used.
     pub used: SystemTime,
-    /// Whether a fetcher is using it now.
+    /// Whether a fetcher is using the image now.
     pub busy: bool,
-    /// Whether it is in the [shared cache](crate::shared_cache), whose readers hold no lock.
+    /// Whether the image is in the [shared cache](crate::shared_cache), whose readers hold no lock.
     pub shared: bool,
 }
 
@@ -153,7 +154,8 @@ fn open_entry(
     folder.writable_store(record, lock)
 }
 
-/// The key that decides whether two images are the same bytes, kept in blocks of the same size.
+/// The key, which is the same for two images if they have the same bytes, in blocks of the same
+/// size.
 fn key(source: &ImageUrl, options: &Options, identity: &Identity) -> String {
     let Identity {
         length,
@@ -176,7 +178,7 @@ fn key(source: &ImageUrl, options: &Options, identity: &Identity) -> String {
 pub(crate) struct Folder {
     descriptor: OwnedFd,
     path: PathBuf,
-    /// The mode of files created in it.
+    /// The mode of files that are created in the directory.
     mode: Mode,
 }
 
@@ -190,7 +192,7 @@ impl Folder {
         })
     }
 
-    /// Makes its new files readable by all users.
+    /// Makes files that are created in the directory readable by all users.
     pub(crate) fn readable_by_all(self) -> Folder {
         let mode = self.mode | Mode::RGRP | Mode::ROTH;
         Folder { mode, ..self }
@@ -218,13 +220,13 @@ impl Folder {
         Ok(Store::new(data.into(), map.into(), length))
     }
 
-    /// Renames one of its files within it.
+    /// Renames a file within the directory.
     pub(crate) fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         let descriptor = &self.descriptor;
         Ok(renameat(descriptor, from, descriptor, to)?)
     }
 
-    /// Removes the record: then there is no image.
+    /// Removes the record, without which there is no image.
     pub(crate) fn remove_record(&self) -> io::Result<()> {
         match unlinkat(&self.descriptor, RECORD, AtFlags::empty()) {
             Err(rustix::io::Errno::NOENT) | Ok(()) => Ok(()),
@@ -232,7 +234,7 @@ impl Folder {
         }
     }
 
-    /// The mode of files created in it.
+    /// The mode of files that are created in the directory.
     pub(crate) fn mode(&self) -> Mode {
         self.mode
     }
@@ -257,7 +259,7 @@ impl Folder {
             return Err(io::Error::other(format!("{name} is not a regular file")));
         }
         if made && self.mode.contains(Mode::ROTH) {
-            // Independent of the umask.
+            // The mode must not depend on the umask.
             fchmod(&file, self.mode)?;
         }
         Ok(file)
@@ -277,7 +279,7 @@ impl Record {
         }
     }
 
-    /// The name of its directory.
+    /// The name of the image's directory.
     pub(crate) fn directory(&self) -> String {
         format!("{:016x}", self.place)
     }
@@ -312,12 +314,12 @@ impl Record {
         folder.rename(&new, RECORD)
     }
 
-    /// All URLs that it was fetched from, without their queries.
+    /// All URLs from which the image was fetched, without their queries.
     pub fn urls(&self) -> impl Iterator<Item = &String> {
         std::iter::once(&self.url).chain(&self.other_urls)
     }
 
-    /// Whether it was fetched from this URL, which has no query.
+    /// Whether the image was fetched from this URL, which has no query.
     pub(crate) fn has(&self, url: &str) -> bool {
         self.urls().any(|known| known == url)
     }
@@ -360,7 +362,7 @@ pub fn prune(directory: &Path, size: u64) -> io::Result<Pruned> {
 /// What was removed from a cache.
 #[derive(Debug)]
 pub struct Pruned {
-    /// Images.
+    /// The images.
     pub images: Vec<Entry>,
     /// Directories of images whose makers were killed.
     pub unfinished: Vec<PathBuf>,
@@ -381,7 +383,7 @@ pub(crate) fn remove_leftovers(directory: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(removed)
 }
 
-/// Whether an image was begun here that nobody is making any more.
+/// Whether this directory has an unfinished image that nobody is making any more.
 fn is_left_over(path: &Path) -> io::Result<bool> {
     let folder = Folder::open(path)?;
     let lock = folder.file(LOCK, OFlags::RDONLY)?;
@@ -446,7 +448,7 @@ impl Entry {
         })
     }
 
-    /// The store, for seeing which blocks are present.
+    /// Opens the store, to see which blocks are present.
     pub fn store(&self) -> io::Result<Store> {
         let folder = Folder::open(&self.path)?;
         let open = |name| folder.file(name, OFlags::RDONLY);
@@ -457,7 +459,7 @@ impl Entry {
         ))
     }
 
-    /// Returns false if it is in use. The map goes last: an entry without a map is created again.
+    /// Removes the image; returns false if it is in use.
     fn remove(&self) -> io::Result<bool> {
         let map = Folder::open(&self.path)?.file("map", OFlags::RDONLY)?;
         let lock = || flock(&map, FlockOperation::NonBlockingLockExclusive);
@@ -548,7 +550,7 @@ mod tests {
         );
     }
 
-    /// Another user may put them into an image's directory.
+    /// Another user may put links and pipes into an image's directory.
     #[test]
     fn links_and_pipes_are_refused_and_nothing_is_written_through_them() {
         use rustix::fs::{FileType, mknodat};
@@ -580,7 +582,7 @@ mod tests {
         refused("Not a directory");
     }
 
-    /// Only as root: other users cannot change an owner.
+    /// This runs only as root: other users cannot change an owner.
     #[test]
     fn the_directory_of_another_user_is_no_cache() {
         let (place, source, entry) = with_an_entry();

@@ -6,15 +6,15 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Blocks per word: one bit each in its lower half. The upper half says which change of the file
-/// they were seen after.
+/// Blocks per word. The lower half of a word has one bit for each; the upper half says after which
+/// change of the file they were seen to match.
 const BLOCKS: u64 = 32;
 
-/// Words that are allocated at once, when one of their blocks is read: a server chooses how many
-/// blocks there are.
+/// How many words are allocated together, when one of their blocks is read: a server chooses the
+/// number of blocks.
 const WORDS: u64 = 512;
 
-/// Lock-free.
+/// The set of checked blocks, which needs no lock.
 #[derive(Debug)]
 pub(crate) struct Checked(Vec<OnceLock<Box<[AtomicU64]>>>);
 

@@ -1,9 +1,9 @@
 //! Images in the cache that are made from tar layers, by the digest of the archive (its diff ID).
 //!
-//! An entry has the same files as any other, and all blocks from the beginning. It is made in a
-//! directory within it by the holder of a lock; the record comes last, so an image that exists is
-//! complete. The remains of a maker that was killed have no record, and are removed by the next
-//! maker or when the cache is pruned.
+//! An entry has the same files as any other, and all blocks from the beginning. The image is made
+//! in a directory within the entry by the holder of a lock, and the record is written last, so an
+//! image that exists is complete. The remains of a maker that was killed have no record, and are
+//! removed by the next maker or when the cache is pruned.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -21,9 +21,9 @@ use crate::{ImageUrl, Options, shared_cache};
 
 /// The directory in which an image is made.
 const WORK: &str = "new";
-/// The image's name in it.
+/// The name of the image in that directory.
 pub const IMAGE: &str = "image";
-/// The map's name in it, which becomes `map`.
+/// The name of the map in that directory, before it is renamed to `map`.
 const NEW_MAP: &str = "map.new";
 
 /// The identity of a layer with this diff ID, whose length is not known yet.
@@ -74,7 +74,7 @@ pub struct Making {
     _lock: File,
 }
 
-/// The party that makes the image of a layer.
+/// Who makes the image of a layer.
 #[derive(Debug)]
 pub enum Begun {
     /// Nobody: it exists already.
@@ -112,7 +112,7 @@ fn begin_in(root: &Path, source: &ImageUrl, options: &Options, diff_id: &str) ->
         }
     };
     folder.check_owner()?;
-    // Its mode prevents other users from locking it.
+    // The mode of the lock file prevents other users from locking it.
     let lock = folder.file(LOCK, OFlags::RDWR | OFlags::CREATE)?;
     match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
         Err(Errno::WOULDBLOCK) => return Ok(Begun::Elsewhere),
@@ -163,7 +163,7 @@ impl Making {
         if !stat.is_file() || stat.nlink() != 1 || stat.len() == 0 {
             return Err(io::Error::other("no image was written"));
         }
-        // Its maker may be another user.
+        // mkfs.erofs may have run as another user.
         fchown(&image, Some(geteuid()), Some(getegid()))?;
         fchmod(&image, self.folder.mode())?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC;
@@ -189,7 +189,7 @@ impl Making {
 impl Drop for Making {
     fn drop(&mut self) {
         if !self.done {
-            // Whatever stays is removed by the next maker.
+            // Whatever remains is removed by the next maker.
             let _ = fs::remove_dir_all(&self.path);
         }
     }

@@ -20,8 +20,8 @@ const PROGRAM: &str = "erofast-fetch";
 /// The pause before starting another fetcher: fetchers that die immediately must not keep a CPU
 /// busy.
 const PAUSE: Duration = Duration::from_millis(10);
-/// The most readers at a time. A mount has one, and a second one while servers change; a
-/// compromised server must not fill the memory of others.
+/// Maximum number of simultaneous readers. A mount has one, and a second one while its server is
+/// being replaced; a compromised server must not fill the memory of other processes.
 const MOST_CLIENTS: usize = 64;
 
 /// An event from a fetcher, once [`Fetcher::as_fd`] is readable.
@@ -48,7 +48,7 @@ pub struct Fetcher {
     ends_with_readers: bool,
 }
 
-/// The state of an image that the next fetcher needs after a death.
+/// The state of an image, which the next fetcher needs if this one dies.
 #[derive(Debug)]
 struct Image {
     source: ImageUrl,
@@ -67,7 +67,7 @@ struct Image {
 #[derive(Debug)]
 struct Process {
     child: Child,
-    /// The process that started it: a fork of the parent leaves it alone.
+    /// The process that started the fetcher. Only that process ends it, and not a fork.
     parent: u32,
     socket: OwnedFd,
 }
@@ -298,7 +298,7 @@ impl Fetcher {
     fn attend(&mut self, note: &impl Fn(&str)) -> io::Result<bool> {
         match self.event()? {
             Event::Note(line) => note(&line),
-            // Does not concern a mount, and only mounts have launches.
+            // Only mounts use launch profiles, and this is not a mount.
             Event::Launches => {}
             Event::Died if self.has_no_readers() => return Ok(false),
             Event::Died => self.restart()?,
@@ -354,8 +354,8 @@ impl AsFd for Fetcher {
 }
 
 impl Process {
-    /// Its arguments and environment do not reveal its task. The program ends when the other end of
-    /// its standard input is closed.
+    /// Starts the program; its arguments and environment do not reveal its task. It ends when the
+    /// other end of its standard input is closed.
     fn start(program: &Path) -> io::Result<Process> {
         let (socket, end) = pair()?;
         let mut command = Command::new(program);
@@ -395,13 +395,13 @@ impl Process {
         send(&self.socket, &order, &files)
     }
 
-    /// Waits until the program says something.
+    /// Waits for a message from the program. Fails if nobody is waiting for it any more.
     fn wait_while(&self, waiting: &[BorrowedFd]) -> io::Result<()> {
         let mut polled = vec![PollFd::new(&self.socket, PollFlags::IN)];
         polled.extend(waiting.iter().map(|fd| PollFd::new(fd, PollFlags::IN)));
         rustix::io::retry_on_intr(|| poll(&mut polled, None))?;
         match polled[0].revents().is_empty() {
-            true => Err(io::Error::other("no one waits for the image any more")),
+            true => Err(io::Error::other("nobody is waiting for the image any more")),
             false => Ok(()),
         }
     }

@@ -12,7 +12,7 @@ use crate::receiver::{Conversation, Request};
 use crate::store::{BLOCK, Store, blocks};
 use crate::{Fetcher, ImageUrl, Options};
 
-/// Bytes that [`RemoteFile::fetch_all`] requests at once, and how many such requests are in flight.
+/// Bytes per request of [`RemoteFile::fetch_all`], and how many such requests are in flight.
 const STEP: u64 = 4 << 20;
 const STEPS: usize = 8;
 
@@ -28,7 +28,7 @@ pub struct RemoteFile {
 }
 
 impl RemoteFile {
-    /// Reads nothing and starts no thread.
+    /// Creates the file without reading anything or starting a thread.
     pub fn new(parts: Parts) -> RemoteFile {
         let Parts {
             files: [data, map, spare, spare_map],
@@ -71,7 +71,7 @@ impl RemoteFile {
         self.about.offline.as_deref()
     }
 
-    /// Why nothing is kept for later openings of the image, if keeping it was requested.
+    /// Why nothing is kept for later openings of the image, although that was requested.
     pub fn not_kept(&self) -> Option<&str> {
         self.about.not_kept.as_deref()
     }
@@ -103,8 +103,8 @@ impl RemoteFile {
         Ok(true)
     }
 
-    /// Tells the fetcher that a reader has reached a mark. If the fetcher misses this, it only
-    /// reads less ahead.
+    /// Tells the fetcher that a reader has reached a mark. If this message is lost, less is read
+    /// ahead.
     fn pass(&self, range: &Range<u64>) {
         if let Some(block) = self.conversation.marks.take(&blocks(range)) {
             let at = self.store.range(block);
@@ -119,14 +119,13 @@ impl RemoteFile {
         !self.conversation.is_refused() && blocks(range).all(there)
     }
 
-    /// Requests the missing parts of all these ranges, of which there are at most [`RANGES`], at
-    /// once.
+    /// Requests the missing parts of all these ranges in one question. At most [`RANGES`] are
+    /// allowed.
     pub fn request(&self, ranges: &[Range<u64>], class: Class) -> io::Result<Request> {
         self.conversation.ask(self.within(ranges), class, false)
     }
 
-    /// Says that the bytes of this range belong together, before some of them are requested. Only a
-    /// hint.
+    /// Hints that the bytes of this range belong together, before some of them are requested.
     pub fn relate(&self, range: &Range<u64>) {
         let ranges = self.within(std::slice::from_ref(range));
         self.conversation.tell(ranges, Class::Related);
@@ -174,8 +173,8 @@ impl RemoteFile {
         asked.into_iter().try_for_each(Request::wait)
     }
 
-    /// For an image in a registry, waits until the present bytes are known to match the digest. The
-    /// error says that they do not.
+    /// For an image in a registry, waits until the bytes that are present have been compared with
+    /// the digest. Fails if they do not match.
     pub fn settle(&self) -> io::Result<()> {
         if !self.about.compared {
             return Ok(());

@@ -1,7 +1,7 @@
 //! Times of last use, stored as modification times of files.
 //!
-//! After a clock was set back, some of them are in the future. They would stay the latest until the
-//! clock catches up, so whatever is used in the meantime would always be removed first.
+//! After the clock was set back, some of them are in the future. They would stay the latest until
+//! the clock catches up, so whatever is used in the meantime would always be removed first.
 
 use std::fs::File;
 use std::io;
@@ -27,7 +27,7 @@ pub fn sorted<T>(
         *time = now - GRAIN - STEP * step;
         let _ = file(item).and_then(|file| file.set_modified(*time));
     }
-    // Other items may have been used just before.
+    // Other items may have been used just before `now`.
     items.sort_by_key(|(time, _)| *time);
     items
 }

@@ -14,16 +14,17 @@ use crate::{ImageUrl, Options};
 /// The suffix added to the URL of an image, before a query.
 pub const SUFFIX: &str = ".launches";
 
-/// The media type of such a layer in a registry's manifest, and of a referrer to an image.
+/// The media type of a launch profile that is a layer in a registry's manifest, or a referrer of an
+/// image.
 pub const MEDIA_TYPE: &str = "application/vnd.erofast.launches";
 
-/// The most bytes that are read.
+/// Size limit of a profile, in bytes.
 pub const LONGEST: usize = 1 << 20;
 
 /// The beginning of each profile: servers may answer with a page if there is none.
 pub const BEGIN: &[u8] = b"erofast-launches ";
 
-/// Its file in the directory of the image; empty if there is none at the URL.
+/// The profile's file in the directory of the image; empty if there is no profile at the URL.
 const FILE: &str = "launches";
 
 /// In a registry a profile can be attached to an image at any time, so its absence is remembered

@@ -1,6 +1,6 @@
 //! The positions at which readers report their progress.
 //!
-//! A reader whose bytes are present requests none, so the fetcher would not know that it goes on.
+//! A reader whose bytes are present requests none, so the fetcher would not know that it continues.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use crate::message::STREAMS;
 /// Marks an empty place.
 const NONE: u64 = u64::MAX;
 
-/// Block numbers; atomic.
+/// Block numbers, which are updated atomically.
 #[derive(Debug)]
 pub(crate) struct Marks {
     blocks: [AtomicU64; STREAMS],

@@ -14,13 +14,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ImageUrl, Options};
 
-/// The longest packet from a reader, or from its fetcher to it.
+/// The longest packet between a reader and its fetcher.
 pub const PACKET: usize = 16 << 10;
 /// The longest message about an image, which may name its layers: enough for more than 128 of them.
 pub(crate) const MESSAGE: usize = 128 << 10;
-/// The most layers of an image, the number that a container runtime's overlayfs takes.
+/// Maximum number of layers of an image: as many as a container runtime's overlayfs takes.
 pub const LAYERS: usize = 128;
-/// The most ranges in one question.
+/// Maximum number of ranges in one question.
 pub const RANGES: usize = (PACKET - 9) / 16;
 /// The number of a reply by which a fetcher says that it is new: readers repeat their questions.
 pub const HELLO: u64 = 0;
@@ -29,12 +29,12 @@ pub const ALIVE: u64 = 1;
 /// The number of a reply by which a fetcher says that the bytes do not match the digest.
 pub const REFUSED: u64 = 2;
 
-/// Readers of an image that a fetcher follows at the same time; a client keeps as many marks.
+/// How many readers of an image a fetcher follows at the same time; a client keeps as many marks.
 pub const STREAMS: usize = 16;
 
-/// For so long after a failed read, questions for its bytes count as the same read: the kernel asks
+/// How long after a failed read questions for its bytes count as the same read: the kernel asks
 /// again for pages whose read-ahead failed. This is far longer than the kernel takes on a busy
-/// machine, and short for a reader that retries by itself.
+/// machine, but short compared with the pauses of a reader that retries.
 pub const SAME_READ: Duration = Duration::from_secs(1);
 
 /// Why a reader wants bytes; earlier variants are fetched first.
@@ -43,9 +43,9 @@ pub const SAME_READ: Duration = Duration::from_secs(1);
 pub enum Class {
     /// A reader is waiting.
     Demand,
-    /// A reader will probably want it next.
+    /// A reader will probably want the bytes next.
     ReadAhead,
-    /// The launch profile names it.
+    /// A launch profile lists the bytes.
     Profile,
     /// Everything else, while bandwidth is idle.
     Fill,
@@ -56,11 +56,11 @@ pub enum Class {
     Forget,
     /// A reader has reached these bytes, which are present, at the mark from an earlier reply.
     Passed,
-    /// Requests no bytes: the file is not an image, and what was fetched in vain is removed from
-    /// the cache.
+    /// Requests no bytes: the file is not an image, and what was fetched of it is removed from the
+    /// cache.
     Discard,
-    /// Parts that belong together, such as those of a file: what a reader will want in a moment is
-    /// among them. There is no reply.
+    /// Bytes that belong together, such as those of a file: a reader will soon want some of them.
+    /// There is no reply.
     Related,
 }
 
@@ -70,15 +70,16 @@ figures::figures! {
     pub struct Counters {
         /// Bytes of blocks fetched over the network.
         pub fetched_bytes: u64,
-        /// Those of them that were fetched while the link was idle, before a reader asked.
+        /// The part of `fetched_bytes` that was fetched while the link was idle, before a reader
+        /// asked.
         #[serde(default)]
         pub ahead_bytes: u64,
         /// Bytes of the image that are currently cached.
         pub cached_bytes: u64,
-        /// Those of them that this server has not read.
+        /// The part of `cached_bytes` that this server has not read.
         #[serde(default)]
         pub unread_bytes: u64,
-        /// Queries of readers that are waiting now.
+        /// Questions whose readers are waiting now.
         pub waiting: u64,
         /// Requests to the server.
         pub round_trips: u64,
@@ -86,7 +87,7 @@ figures::figures! {
         pub failures: u64,
         /// Whether the bytes are in the cache instead of a temporary file.
         pub kept: bool,
-        /// The reason why new blocks are not kept in the cache.
+        /// The reason why new blocks are not kept in the cache, if they are not.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub not_kept: Option<String>,
     }
@@ -97,14 +98,14 @@ figures::figures! {
 pub struct Question {
     /// The reader's number for this question, above [`REFUSED`].
     pub id: u64,
-    /// Why the reader wants them.
+    /// Why the reader wants the bytes.
     pub class: Class,
-    /// At most [`RANGES`].
+    /// The ranges, at most [`RANGES`].
     pub ranges: Vec<Range<u64>>,
 }
 
 impl Question {
-    /// Encodes it as a packet.
+    /// Encodes the question as a packet.
     pub fn encode(&self) -> Vec<u8> {
         let mut packet = self.id.to_le_bytes().to_vec();
         packet.push(self.class as u8);
@@ -115,7 +116,7 @@ impl Question {
         packet
     }
 
-    /// Returns none if the packet is not a question.
+    /// Returns `None` if the packet is not a question.
     pub fn decode(packet: &[u8]) -> Option<Question> {
         use Class::{Counters, Demand, Discard, Fill, Forget, Passed, Profile, ReadAhead, Related};
         let (id, rest) = packet.split_first_chunk()?;
@@ -139,11 +140,11 @@ impl Question {
 pub struct Reply {
     /// The question's number, [`HELLO`], [`ALIVE`] or [`REFUSED`].
     pub id: u64,
-    /// 0: the bytes are in the store.
+    /// 0 if the bytes are in the store, and an error number otherwise.
     pub errno: i32,
     /// One line without secrets, or counters. If bytes that a reader waited for are in the store,
-    /// it is the decimal number of the block from which more is read ahead: a reader that reaches
-    /// the block [reports that](Class::Passed).
+    /// the text is the decimal number of the block from which more is read ahead: a reader that
+    /// reaches the block [reports that](Class::Passed).
     pub text: String,
 }
 
@@ -153,7 +154,7 @@ impl Reply {
         Reply { id, errno, text }
     }
 
-    /// Encodes it as a packet.
+    /// Encodes the reply as a packet.
     pub fn encode(&self) -> Vec<u8> {
         let mut packet = self.id.to_le_bytes().to_vec();
         packet.extend(self.errno.to_le_bytes());
@@ -161,7 +162,7 @@ impl Reply {
         packet
     }
 
-    /// Returns none if the packet is not a reply.
+    /// Returns `None` if the packet is not a reply.
     pub fn decode(packet: &[u8]) -> Option<Reply> {
         let (id, rest) = packet.split_first_chunk()?;
         let (errno, text) = rest.split_first_chunk()?;
@@ -172,7 +173,7 @@ impl Reply {
         })
     }
 
-    /// Converts it to the outcome of a read.
+    /// Converts the reply to the outcome of a read.
     pub fn outcome(&self) -> io::Result<()> {
         if self.errno == 0 {
             return Ok(());
@@ -192,10 +193,10 @@ pub struct Identity {
     /// The header `Last-Modified`, as the server sends it.
     pub modified: Option<String>,
     /// The digest of a blob in a registry: `sha256:` and 64 hexadecimal digits. The headers are
-    /// then none.
+    /// then `None`.
     pub digest: Option<String>,
-    /// The digest of the uncompressed archive, if the image was made from a tar layer. The other
-    /// fields are then none.
+    /// The digest of the uncompressed archive, if the image was made from a tar layer. The headers
+    /// and the other digest are then `None`.
     #[serde(default)]
     pub diff_id: Option<String>,
 }
@@ -234,20 +235,20 @@ pub enum News {
     /// An image is open. Four files are attached: the data and map files of the store and of the
     /// spare store.
     Opened {
-        /// Identifies its bytes.
+        /// Identifies the image's bytes.
         identity: Identity,
-        /// Its extra devices, as its manifest in a registry lists them.
+        /// The image's extra devices, as its manifest in a registry lists them.
         devices: Vec<ImageUrl>,
-        /// The layers below it that its manifest lists, from top to bottom.
+        /// The layers below the image that its manifest lists, from top to bottom.
         #[serde(default)]
         layers: Vec<ImageUrl>,
-        /// Why nothing is kept for later openings of it, if keeping it was requested.
+        /// Why nothing is kept for later openings of the image, although that was requested.
         not_kept: Option<String>,
-        /// The reason why the server's image is unknown, if it did not answer.
+        /// Why it is unknown which image the server has, if it did not answer.
         #[serde(default)]
         offline: Option<String>,
     },
-    /// It cannot be opened: one line without secrets, and whether nothing exists at the URL.
+    /// The image cannot be opened: one line without secrets, and whether nothing exists at the URL.
     Failed {
         /// The line.
         line: String,
@@ -286,7 +287,7 @@ pub fn send(socket: impl AsFd, message: &impl Serialize, files: &[BorrowedFd]) -
     Ok(())
 }
 
-/// The next message with its descriptors, or none if the other end is closed.
+/// The next message with its descriptors, or `None` if the other end is closed.
 pub fn receive<T: for<'a> Deserialize<'a>>(
     socket: impl AsFd,
 ) -> io::Result<Option<(T, Vec<OwnedFd>)>> {

@@ -17,11 +17,11 @@ pub struct Parts {
     pub files: [OwnedFd; 4],
     /// The socket to the fetcher.
     pub socket: OwnedFd,
-    /// The data that goes with them.
+    /// The reader's knowledge about the image.
     pub about: About,
 }
 
-/// A reader's knowledge about the image.
+/// What a reader knows about the image.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct About {
     /// The length of the image in bytes.
@@ -34,14 +34,14 @@ pub struct About {
     /// The image's extra devices, as its manifest in a registry lists them.
     #[serde(default)]
     pub devices: Vec<ImageUrl>,
-    /// The layers below it that its manifest in a registry lists, from top to bottom.
+    /// The layers below the image that its manifest in a registry lists, from top to bottom.
     #[serde(default)]
     pub layers: Vec<ImageUrl>,
-    /// Why nothing is kept for later openings of the image, if keeping it was requested.
+    /// Why nothing is kept for later openings of the image, although that was requested.
     #[serde(default)]
     pub not_kept: Option<String>,
-    /// For an image used from the cache because its server did not answer: the reason, and since
-    /// when it has been there.
+    /// If the image is used from the cache because its server did not answer: the reason, and when
+    /// the server last confirmed the image.
     #[serde(default)]
     pub offline: Option<String>,
 }

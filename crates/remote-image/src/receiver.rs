@@ -13,7 +13,7 @@ use crate::message::{ALIVE, Class, HELLO, PACKET, Question, REFUSED, Reply, SAME
 
 /// A fetcher says that it is alive at least this often.
 pub(crate) const GRACE: Duration = Duration::from_secs(5);
-/// The fetcher answers within this time if it need not ask the server.
+/// The fetcher answers within this time if it does not have to ask the server.
 const SOON: Duration = Duration::from_secs(2);
 
 /// State shared by waiters and the receiving thread.
@@ -66,7 +66,7 @@ impl Conversation {
         })
     }
 
-    /// Starts the thread once; it ends with the socket.
+    /// Starts the thread, unless it was started before; it ends with the socket.
     pub(crate) fn start(self: &Arc<Self>) -> io::Result<()> {
         if std::mem::replace(&mut self.lock().receiving, true) {
             return Ok(());
@@ -90,7 +90,8 @@ impl Conversation {
         let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
     }
 
-    /// Sends a question; if it is attended, the returned request does the waiting.
+    /// Sends a question. The returned request waits for its reply, unless the question is
+    /// `unattended`.
     pub(crate) fn ask(
         self: &Arc<Self>,
         ranges: Vec<Range<u64>>,
@@ -109,7 +110,7 @@ impl Conversation {
         Ok(request)
     }
 
-    /// Sends something that has no reply, and may get lost.
+    /// Sends a question that has no reply and may be lost.
     pub(crate) fn tell(&self, ranges: Vec<Range<u64>>, class: Class) {
         let id = {
             let mut state = self.lock();
@@ -133,7 +134,8 @@ impl Conversation {
         question
     }
 
-    /// Writes without an address, which a sandbox may forbid. The socket has its own time limit.
+    /// Uses write(2), which takes no address, since a sandbox may forbid addresses. The socket has
+    /// its own time limit.
     fn send(&self, question: &Question) -> io::Result<()> {
         let packet = question.encode();
         rustix::io::retry_on_intr(|| rustix::io::write(&self.socket, &packet))?;
@@ -196,7 +198,7 @@ impl Conversation {
         }
     }
 
-    /// Returns the reply, or none after `most`.
+    /// Waits for the reply; returns `None` after `most`.
     fn wait(&self, request: &Request, most: Duration) -> io::Result<Option<Reply>> {
         let limit = self.timeout.max(GRACE);
         let end = Instant::now() + most;
@@ -249,7 +251,7 @@ impl Request {
         Ok(())
     }
 
-    /// Like [`wait`](Self::wait), for at most this time; returns false when it is over.
+    /// Like [`wait`](Self::wait), for at most this time; returns false when the time is over.
     pub fn wait_for(&self, most: Duration) -> io::Result<bool> {
         match self.conversation.wait(self, most)? {
             Some(reply) => reply.outcome().map(|()| true),

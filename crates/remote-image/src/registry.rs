@@ -26,7 +26,7 @@ pub enum Version {
     Blob(String, Option<u64>),
     /// A blob that becomes an image.
     Tar(TarLayer),
-    /// One layer of the manifest with this digest: its blob's digest.
+    /// The digest of a manifest, and the digest of one of its layers.
     Layer(String, String),
 }
 
@@ -35,9 +35,9 @@ pub enum Version {
 pub struct TarLayer {
     /// The blob's digest: `sha256:` and 64 hexadecimal digits.
     pub digest: String,
-    /// Its bytes.
+    /// The size of the blob in bytes.
     pub bytes: u64,
-    /// Its compression.
+    /// The compression of the blob.
     pub packing: Packing,
     /// Digest of the uncompressed archive.
     pub diff_id: String,
@@ -46,7 +46,7 @@ pub struct TarLayer {
 /// The compression of a layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Packing {
-    /// None.
+    /// No compression.
     Plain,
     /// gzip with one or more members.
     Gzip,
@@ -55,7 +55,7 @@ pub enum Packing {
 }
 
 impl Packing {
-    /// All of them.
+    /// All variants.
     pub const ALL: [Packing; 3] = [Packing::Plain, Packing::Gzip, Packing::Zstd];
 
     /// The end of the media type in the OCI image specification.
@@ -153,13 +153,14 @@ impl Reference {
     }
 }
 
-/// Whether this may describe a blob.
+/// Whether this may be the fragment of a reference.
 fn is_fragment(text: &str) -> bool {
     let any = format!("sha256:{}", "0".repeat(64));
     layer(&any, text).is_some()
 }
 
-/// The blob with this digest, as the fragment describes it, or one of the manifest's blobs.
+/// The blob with this digest as the fragment describes it, or a layer of the manifest with this
+/// digest.
 fn layer(digest: &str, fragment: &str) -> Option<Version> {
     if let Some(layer) = fragment.strip_prefix("layer=") {
         return is_digest(layer).then(|| Version::Layer(digest.to_owned(), layer.to_owned()));

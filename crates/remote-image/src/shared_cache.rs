@@ -2,9 +2,9 @@
 //!
 //! It has one directory per image, like [`cache`], each of them readable by all. Its readers trust
 //! nothing that a user other than root or themselves could have written, and use only whole images,
-//! so that they never write. They neither hold nor respect locks: any user may lock a file that it
-//! can read. As everywhere, blocks are compared with their checksums, and blobs of registries with
-//! their digests before an image counts as whole.
+//! so that they never write. They neither hold nor respect locks: any user may lock a file that
+//! they can read. As everywhere, blocks are compared with their checksums, and blobs of registries
+//! with their digests before an image counts as whole.
 
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -24,7 +24,7 @@ const DIRECTORY: &str = "/var/cache/erofast-shared";
 /// The mode of the directories.
 const MODE: u32 = 0o755;
 
-/// The location, by default or as named.
+/// The directory of the shared cache: `named`, or the default one.
 pub fn directory(named: Option<&PathBuf>) -> PathBuf {
     named.cloned().unwrap_or_else(|| DIRECTORY.into())
 }
@@ -64,7 +64,7 @@ fn is_file_trusted(file: &File) -> bool {
     stat.is_ok_and(|stat| is_trusted_owner(stat.uid(), stat.mode()))
 }
 
-/// Root can do anything anyway. Nobody else may be able to write.
+/// Whether only root and the caller can write; root can do anything anyway.
 fn is_trusted_owner(owner: u32, mode: u32) -> bool {
     let own = rustix::process::geteuid().as_raw();
     [0, own].contains(&owner) && mode & 0o022 == 0
@@ -93,7 +93,7 @@ pub(crate) fn make(path: &Path) -> io::Result<Folder> {
     let folder = Folder::open(path)?;
     folder.check_owner()?;
     if is_new {
-        // Independent of the umask.
+        // The mode must not depend on the umask.
         fs::set_permissions(path, Permissions::from_mode(MODE))?;
     }
     match is_trusted(&folder.stat()?) {

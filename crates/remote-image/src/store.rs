@@ -19,7 +19,7 @@ use twox_hash::XxHash3_64;
 /// (docs/notebook/remote.md).
 pub const BLOCK: u64 = 16 << 10;
 
-/// Bytes of the map that are read at once.
+/// Bytes per read of the map.
 const PART: usize = 64 << 10;
 
 /// The blocks that a range of bytes touches.
@@ -147,7 +147,7 @@ impl Store {
         self.present().is_ok_and(|bytes| bytes == self.length)
     }
 
-    /// Treats all bytes in the file as those of the image.
+    /// Records that all bytes in the data file are those of the image.
     pub(crate) fn adopt(&self) -> io::Result<()> {
         let mut map = Vec::with_capacity(8 * self.count() as usize);
         let mut bytes = vec![0; BLOCK as usize];
@@ -214,7 +214,7 @@ fn checksum(bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot(bytes).max(1)
 }
 
-/// Reads all of `bytes`; returns false if the file ends before.
+/// Reads all of `bytes`; returns false if the file ends before them.
 fn read_exact(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<bool> {
     match file.read_exact_at(bytes, offset) {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),

@@ -23,7 +23,7 @@ pub struct ImageUrl {
 const LONGEST: usize = 8 << 10;
 
 impl ImageUrl {
-    /// Returns none if `text` is not a URL and so must be a path. The error is one line without
+    /// Returns `None` if `text` is not a URL and so must be a path. The error is one line without
     /// secrets.
     pub fn parse(text: &str) -> Option<Result<ImageUrl, String>> {
         let (scheme, rest) = text.split_once("://")?;
@@ -67,7 +67,7 @@ impl ImageUrl {
         &self.url
     }
 
-    /// The location in a registry, or none if the image is on a web server.
+    /// The location in a registry, or `None` if the image is on a web server.
     pub fn reference(&self) -> Option<Reference> {
         let (scheme, rest) = self.url.split_once("://")?;
         let reference = (scheme == OCI).then(|| Reference::parse(rest));
@@ -79,7 +79,7 @@ impl ImageUrl {
         origin(&self.url) == origin(&other.url)
     }
 
-    /// A blob of the same repository with exactly `bytes` bytes, or none if this is not in a
+    /// A blob of the same repository with exactly `bytes` bytes, or `None` if this is not in a
     /// registry.
     pub fn blob(&self, digest: &str, bytes: u64) -> Option<ImageUrl> {
         let Reference { registry, name, .. } = self.reference()?;
@@ -87,7 +87,8 @@ impl ImageUrl {
         Some(ImageUrl { url })
     }
 
-    /// A layer of the same repository that becomes an image, or none if this is not in a registry.
+    /// A layer of the same repository that becomes an image, or `None` if this is not in a
+    /// registry.
     pub fn tar(&self, layer: &TarLayer) -> Option<ImageUrl> {
         let Reference { registry, name, .. } = self.reference()?;
         let (digest, fragment) = (&layer.digest, layer.fragment());
@@ -128,7 +129,7 @@ pub enum Offline {
     /// Ask unless the URL has a digest; if the server does not answer, use the last image.
     #[default]
     Auto,
-    /// Never.
+    /// Never ask.
     On,
     /// Always ask; without an answer the image cannot be opened.
     Off,
@@ -140,9 +141,9 @@ pub enum Ahead {
     /// Nothing.
     #[default]
     Nothing,
-    /// What is near the bytes that readers wait for.
+    /// Blocks near the bytes that readers wait for.
     Near,
-    /// Then the rest of the image, if the link brings it in about two seconds.
+    /// The same, and then the rest of the image if the link can deliver it in about two seconds.
     Whole,
 }
 
@@ -150,9 +151,9 @@ pub enum Ahead {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Options {
-    /// The cache directory. None stands for [`crate::cache::default_directory`].
+    /// The cache directory. `None` stands for [`crate::cache::default_directory`].
     pub cache_dir: Option<PathBuf>,
-    /// The directory of the [shared cache](crate::shared_cache). None stands for the system's.
+    /// The directory of the [shared cache](crate::shared_cache). `None` stands for the system's.
     pub shared_dir: Option<PathBuf>,
     /// Keep blocks in the shared cache, for all users.
     pub share: bool,
@@ -167,8 +168,8 @@ pub struct Options {
     /// How long a read may wait without receiving a byte of its blocks.
     pub timeout: Duration,
     /// After a read has waited this long, other reads fail immediately for the same length of time.
-    /// This is for commands, which go on with what they can read; readers of a mount wait until the
-    /// server is back.
+    /// This is for commands, which continue with what they can read; readers of a mount wait until
+    /// the server is back.
     pub gives_up: bool,
     /// A file with `Name: value` lines that are sent with each request to the origin of the URL.
     pub header_file: Option<PathBuf>,
@@ -180,7 +181,7 @@ pub struct Options {
     pub netrc_file: Option<PathBuf>,
     /// A PEM file with certificates that are trusted in addition to the system's.
     pub ca_file: Option<PathBuf>,
-    /// Whether registries are contacted without TLS. None: only those on this machine are.
+    /// Whether registries are contacted without TLS. `None`: only those on this machine are.
     pub plain_http: Option<bool>,
     /// Whether the launch profile that travels with the image is fetched as well.
     pub launches: bool,

@@ -13,13 +13,13 @@ pub enum Error {
     Contents(io::Error),
     /// The new archive cannot be written.
     Write(io::Error),
-    /// It is not an archive, or a damaged one.
+    /// The input is not an archive, or a damaged one.
     Archive(String),
     /// An entry that cannot be unpacked: its name, and why.
     Entry(String, String),
-    /// Its files have more bytes than this limit.
+    /// The layer's files have more bytes than this limit.
     Content(u64),
-    /// Its names take more memory than this limit in bytes.
+    /// The layer's names take more memory than this limit in bytes.
     Names(u64),
 }
 

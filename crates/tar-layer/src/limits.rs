@@ -3,8 +3,8 @@
 /// Limits for reading an archive.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// The most bytes of all regular files, holes included.
+    /// Maximum size of all regular files together in bytes, holes included.
     pub content: u64,
-    /// The most bytes of memory for names and attributes, roughly.
+    /// Approximate maximum of the memory for names and attributes, in bytes.
     pub names: u64,
 }

@@ -18,7 +18,7 @@ const STEP: usize = 256 << 10;
 const BLOCK: u64 = 512;
 /// The attribute with which overlayfs marks opaque directories.
 const OPAQUE: &str = "trusted.overlay.opaque";
-/// Larger times do not fit in a header.
+/// The latest time that fits in a header.
 const LATEST: u64 = 0o777_7777_7777;
 
 pub(crate) fn write(tree: &Tree, contents: &File, to: impl Write) -> Result<(), Error> {
@@ -137,7 +137,7 @@ impl<W: Write> Output<'_, W> {
         Ok(builder.finish_bytes())
     }
 
-    /// Holes become zeros.
+    /// Writes the content of a file, in which holes become zeros.
     fn content(&mut self, size: u64, extents: &[Extent]) -> Result<(), Error> {
         let mut end = 0;
         for extent in extents {

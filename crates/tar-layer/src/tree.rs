@@ -12,9 +12,9 @@ pub(crate) const ROOT: Number = 0;
 /// The set-group-ID bit: new entries of such a directory inherit its group.
 const SET_GROUP: u32 = 0o2000;
 
-/// The most symbolic links in one path, as in containerd.
+/// Maximum number of symbolic links in one path, as in containerd.
 const MOST_LINKS: usize = 255;
-/// The most components of symbolic link targets followed for all entries of an archive together.
+/// Maximum number of components of symbolic link targets that are followed for an archive.
 const MOST_STEPS: usize = 10_000_000;
 
 /// Seconds and nanoseconds since 1970.
@@ -38,9 +38,9 @@ pub(crate) struct Attributes {
 /// A part of a file that is not a hole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Extent {
-    /// Its offset in the file.
+    /// The part's offset in the file.
     pub offset: u64,
-    /// Its offset in the file of contents.
+    /// The part's offset in the file of contents.
     pub stored: u64,
     pub length: u64,
 }
@@ -57,11 +57,11 @@ pub(crate) enum Kind {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Directory {
     pub children: BTreeMap<Box<[u8]>, Number>,
-    /// Hides the contents of the same directory in the layers below.
+    /// Whether the directory hides the contents of the same directory in the layers below.
     pub is_opaque: bool,
     /// Whether the archive has an entry for the directory, and where.
     pub stated: Stated,
-    /// The parent had no entry either when this directory was created.
+    /// Whether the parent had no entry either when this directory was created.
     pub was_made_in_implied: bool,
 }
 
@@ -81,7 +81,7 @@ pub(crate) enum Stated {
 pub(crate) struct Inode {
     pub attributes: Attributes,
     pub kind: Kind,
-    /// Number of its names.
+    /// The number of the inode's names.
     pub links: usize,
 }
 
@@ -156,7 +156,7 @@ impl Tree {
         self.directory(parent)?.children.get(name).copied()
     }
 
-    /// Names an inode. The name must be free, and the parent a directory.
+    /// Gives an inode a name, which must be free in `parent`, a directory.
     pub(crate) fn link(&mut self, parent: Number, name: &[u8], number: Number) {
         self.inode_mut(number).links += 1;
         if let Some(directory) = self.directory_mut(parent) {

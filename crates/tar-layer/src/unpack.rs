@@ -1,7 +1,7 @@
 //! Reads an archive as containerd does when it unpacks a layer for overlayfs.
 //!
-//! Facts: the package `archive` of containerd 1.6 and 2.1, the section on layers of the OCI image
-//! specification, Documentation/filesystems/overlayfs.rst of the kernel. If containerd fails
+//! Sources: the package `archive` of containerd 1.6 and 2.1, the section on layers of the OCI image
+//! specification, and the kernel's Documentation/filesystems/overlayfs.rst. If containerd fails
 //! although the meaning is clear, as with old sparse files of GNU tar, the archive is unpacked
 //! anyway.
 
@@ -20,13 +20,13 @@ use crate::tree::{Attributes, Extent, Kind, Number, ROOT, Stated, Time, Tree};
 const STEP: usize = 256 << 10;
 /// Size of a tar block.
 const BLOCK: u64 = 512;
-/// The most bytes of an entry's extensions.
+/// Size limit of an entry's extensions, in bytes.
 const LONGEST_EXTENSIONS: u32 = 4 << 20;
-/// The most parts of a sparse file.
+/// Maximum number of parts of a sparse file.
 const MOST_EXTENTS: usize = 1 << 20;
 /// Approximate memory of an entry, apart from its names and attributes.
 const ENTRY: u64 = 256;
-/// containerd replaces later times by 0: nanoseconds must fit in 63 bits.
+/// containerd replaces later times with 0: nanoseconds must fit in 63 bits.
 const LATEST: u64 = i64::MAX as u64 / 1_000_000_000;
 
 const WHITEOUT: &[u8] = b".wh.";
@@ -556,7 +556,7 @@ impl Layer<'_> {
     }
 }
 
-/// Only regular files and directories can have `user.*` attributes.
+/// Drops attributes that cannot be set: only regular files and directories can have `user.*` ones.
 fn drop_unsettable(kind: &Kind, attributes: &mut Attributes) {
     if !matches!(kind, Kind::File { .. } | Kind::Directory(_)) {
         attributes

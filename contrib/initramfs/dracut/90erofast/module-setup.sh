@@ -1,7 +1,7 @@
 #!/bin/bash
 # dracut module: a root filesystem from an EROFS image, mounted by erofast.
-# Copy this directory and ../systemd/erofast-generator in it to /usr/lib/dracut/modules.d/90erofast,
-# then: dracut --add erofast --force
+# Copy this directory, with ../systemd/erofast-generator in it, to
+# /usr/lib/dracut/modules.d/90erofast, then run: dracut --add erofast --force
 # Kernel command line: root=erofast:/dev/disk/by-label/IMAGES (a device that is an image), or
 # root=erofast:/dev/sda2:/images/root.erofs (an image in a filesystem). Mount options are those of
 # rootflags=, for instance rootflags=verity.roothash=HEX; certificates in verity.d are put into the
@@ -9,7 +9,7 @@
 
 check() {
     require_binaries erofast || return 1
-    # Only where it is asked for.
+    # Only if it is requested.
     return 255
 }
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Takes root=erofast:DEVICE[:PATH] of the kernel command line, and waits for the device, and for that
-# of a hash tree, which rootflags= may name.
+# Takes root=erofast:DEVICE[:PATH] from the kernel command line, and waits for the device and for
+# that of a hash tree, which rootflags= may name.
 case $root in
 erofast:*)
     device=${root#erofast:}

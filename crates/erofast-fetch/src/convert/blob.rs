@@ -12,20 +12,20 @@ use tokio::time::{sleep, timeout};
 use crate::failure::Failure;
 use crate::http::{self, Server, check_range};
 
-/// The pause between two attempts without a byte.
+/// The first and the longest pause after an attempt that delivered nothing.
 const PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// The outcome of sending.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// All of it was sent; this is its digest.
+    /// The whole blob was sent; this is its digest.
     All(String),
     /// Nobody is reading any more.
     Unread,
 }
 
-/// Sends the bytes of a blob. `came` is told how many have arrived.
+/// Sends the bytes of a blob to `to`, and reports to `came` how many have arrived.
 pub async fn send(
     server: &Server,
     options: &Options,
@@ -74,7 +74,7 @@ pub async fn send(
     Ok(Sent::All(format!("sha256:{:x}", hash.finalize())))
 }
 
-/// A block's worth of bytes must arrive within the time limit, so a trickle is not enough.
+/// Limits the time for each block's worth of bytes, so that a trickle does not count as progress.
 struct Pace {
     limit: Duration,
     since: Instant,
@@ -99,7 +99,7 @@ impl Pace {
         Ok(bytes.map(Vec::from))
     }
 
-    /// The consumer of the bytes kept the server waiting this long.
+    /// Excludes the time for which the consumer of the bytes kept the server waiting.
     fn resume(&mut self, waited: Duration) {
         self.since += waited;
         if self.bytes >= BLOCK {
@@ -116,7 +116,8 @@ impl Pace {
     }
 }
 
-/// A server without ranges may send everything, as long as nothing came before.
+/// Checks that an answer continues at `done`. A server without ranges may send the whole blob if
+/// nothing has arrived yet.
 fn check(response: &Response, done: u64, length: u64) -> Result<(), Failure> {
     match response.status() {
         StatusCode::PARTIAL_CONTENT => match http::identity(response)?.length {

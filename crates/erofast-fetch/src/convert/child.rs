@@ -1,13 +1,14 @@
 //! The two processes that convert a layer: one unpacks it and computes its diff ID, the other
 //! becomes mkfs.erofs. They are this program started again, with a pipe between them.
 //!
-//! The first one also rewrites the archive (see [`tar_layer`]), so that the layer is what
-//! containerd makes of it, whatever mkfs.erofs would.
+//! The first one also rewrites the archive (see [`tar_layer`]), so that the image has the files
+//! that containerd would unpack, however mkfs.erofs interprets archives.
 //!
-//! Both receive bytes that a registry chose, so each first gives up what it can: it has no network
-//! and creates no processes; the first can open no files at all, and has one without a name for the
-//! contents of the archive; the second opens only programs and libraries of the system, and the
-//! contents of its working directory. As root, they become processes of nobody.
+//! Both receive bytes that a registry chose, so each first gives up the rights that it does not
+//! need. Neither can use the network or create processes. The first one cannot open any file; it
+//! stores the contents of the archive in an unnamed file that it opened before. The second one can
+//! open only programs and libraries of the system, and the files in its working directory. If they
+//! are started by root, they switch to the user nobody.
 
 use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read};
@@ -33,19 +34,19 @@ pub const CONVERT: &str = "convert";
 pub const UNPACK: &str = "unpack";
 pub const MAKE: &str = "make";
 
-/// Marks a line that is not a failure.
+/// Prefix of a line that is not a failure.
 pub const NOTE: &str = "note: ";
 
 /// Bytes unpacked per step.
 const STEP: usize = 256 << 10;
 
-/// Bytes at the beginning of a layer that say how it is packed.
+/// Number of bytes at the beginning of a layer that show how it is packed.
 const MAGIC: usize = 4;
 
-/// The most bytes of memory for the names of a layer: those of a million files and more.
+/// Memory limit for the names of a layer, in bytes: enough for more than a million files.
 const NAMES: u64 = 512 << 20;
 
-/// Programs, and the libraries that they are linked with.
+/// Directories of programs, and of the libraries that they are linked with.
 const PROGRAMS: [&str; 8] = [
     "/bin",
     "/gnu/store",
@@ -57,14 +58,14 @@ const PROGRAMS: [&str; 8] = [
     "/usr",
 ];
 
-/// Read by the C library: where libraries are, how many CPUs.
+/// What the C library reads: where libraries are, how many CPUs there are, and random numbers.
 const READ: [&str; 3] = [
     "/etc/ld.so.cache",
     "/sys/devices/system/cpu",
     "/dev/urandom",
 ];
 
-/// Runs this process's task, if it is one of the two.
+/// Runs the process's task, if it is one of the two.
 pub fn run() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next()? != CONVERT {
@@ -95,8 +96,8 @@ pub fn run() -> Option<ExitCode> {
     })
 }
 
-/// Unpacks standard input and rewrites the archive to standard output. Returns the digest of what
-/// was unpacked, of which `most` bytes are accepted.
+/// Unpacks standard input and rewrites the archive to standard output. Returns the digest of the
+/// unpacked archive, whose size is limited to `most` bytes.
 fn unpack(most: u64) -> Result<String, String> {
     let files = [rustix::stdio::stdin(), rustix::stdio::stdout()];
     let files = files.map(|file| file.try_clone_to_owned().map(File::from));
@@ -121,7 +122,7 @@ fn unpack(most: u64) -> Result<String, String> {
     let mut begin = Vec::new();
     let read = (&mut input).take(BEGINNING as u64).read_to_end(&mut begin);
     read.map_err(damaged)?;
-    // A tar reader takes the zeros before the superblock for the end.
+    // A tar reader would take the zeros before the superblock for the end of the archive.
     if is_image(&begin) {
         return Err("an EROFS image, but its media type says that it is an archive".into());
     }
@@ -137,7 +138,7 @@ fn unpack(most: u64) -> Result<String, String> {
     };
     let rewritten = tar_layer::rewrite(&mut archive, &contents, output, limits);
     let rest = match rewritten {
-        // If the reader is gone, it reports the reason itself.
+        // If mkfs.erofs has ended, its own error output says why.
         Ok(()) | Err(Error::Write(_)) => io::copy(&mut archive, &mut io::sink()).map(drop),
         Err(Error::Read(error)) => Err(error),
         Err(Error::Content(_)) => Err(archive.too_long()),
@@ -155,7 +156,7 @@ fn unpack(most: u64) -> Result<String, String> {
 fn packing(begin: &[u8]) -> Packing {
     match *begin {
         [0x1f, 0x8b, 8, ..] => Packing::Gzip,
-        // A frame, or one that decoders skip.
+        // A frame, or a skippable frame.
         [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Packing::Zstd,
         _ => Packing::Plain,
     }
@@ -167,7 +168,7 @@ fn unnamed_file() -> io::Result<File> {
     let mode = Mode::RUSR | Mode::WUSR;
     match openat(CWD, ".", flags | OFlags::TMPFILE, mode) {
         Ok(file) => Ok(file.into()),
-        // Not every filesystem has files without a name.
+        // Not every filesystem supports unnamed files.
         Err(_) => {
             let name = "contents";
             let created = openat(CWD, name, flags | OFlags::CREATE | OFlags::EXCL, mode)?;
@@ -206,7 +207,7 @@ impl Read for Unpacked {
     }
 }
 
-/// Gives up everything that mkfs.erofs does not need.
+/// Gives up every right that mkfs.erofs does not need, and becomes mkfs.erofs.
 fn make(program: &Path) -> Result<(), String> {
     let run = AccessFs::ReadFile | AccessFs::ReadDir | AccessFs::Execute;
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
@@ -227,7 +228,7 @@ fn make(program: &Path) -> Result<(), String> {
     confine(&rules)
 }
 
-/// The directory of a program that is not part of the system, and its libraries.
+/// The directory of a program that is not part of the system, and those of its libraries.
 fn beside(program: &Path) -> Vec<PathBuf> {
     let real = program.canonicalize().unwrap_or_default();
     let Some(directory) = real.parent() else {
@@ -241,12 +242,13 @@ fn beside(program: &Path) -> Vec<PathBuf> {
     }
 }
 
-/// `rules` apply to files. The error is one line: untrusted bytes must not be touched then.
+/// Gives up rights; `rules` says which files can still be opened. If this fails, untrusted bytes
+/// must not be touched; the error is one line.
 fn confine(rules: &[(&Path, BitFlags<AccessFs>)]) -> Result<(), String> {
     let described = |what: &str, error: &dyn std::fmt::Display| format!("{what} ({error})");
     let mut missing = Vec::new();
     let first = user::in_first_namespace();
-    // If memory runs out, this process goes first.
+    // If memory runs out, this process is killed first.
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
     let no_new_privs = rustix::thread::set_no_new_privs(true);
     no_new_privs.map_err(|error| described("no sandbox: no_new_privs", &error))?;
@@ -256,12 +258,12 @@ fn confine(rules: &[(&Path, BitFlags<AccessFs>)]) -> Result<(), String> {
     if let Err(error) = capabilities::keep(CapabilitySet::empty()) {
         missing.push(described("dropping capabilities", &error));
     }
-    // The change of user has cleared it.
+    // The kernel cleared this setting when the user changed.
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
     if let Err(error) = files::restrict_to(files::beneath(rules)) {
         missing.push(described("Landlock", &error));
     }
-    // Without it there would be a network.
+    // Without this filter, the process could use the network.
     calls::restrict(calls::Process::Converter)
         .map_err(|error| described("no sandbox: seccomp", &error))?;
     if !missing.is_empty() {

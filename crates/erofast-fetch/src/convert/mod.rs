@@ -1,8 +1,8 @@
-//! Turns layers that are tar archives into images in the cache, each of them once.
+//! Converts layers that are tar archives to images in the cache, each of them only once.
 //!
 //! The fetcher streams a blob to a process that unpacks it, rewrites the archive and passes it to
-//! mkfs.erofs; the result is kept if digest, diff ID and both processes are fine. The fetcher
-//! itself reads no archive.
+//! mkfs.erofs. The result is kept if the digest and the diff ID match and both processes succeed.
+//! The fetcher itself parses no archive.
 
 mod blob;
 pub mod child;
@@ -37,14 +37,14 @@ use pipeline::{Mkfs, Pipeline};
 const LOOK: Duration = Duration::from_millis(100);
 /// Interval between progress lines.
 const PROGRESS: Duration = Duration::from_secs(5);
-/// The most layers at the same time: each takes two processes and a connection.
+/// Maximum number of simultaneous conversions: each takes two processes and a connection.
 const MOST: usize = 4;
 
 /// A layer, and its name in messages.
 #[derive(Debug, Clone)]
 pub struct Named {
     pub layer: TarLayer,
-    /// Which layer it is, if the image has several.
+    /// The name, which says which layer this is if the image has several.
     pub name: String,
 }
 
@@ -60,7 +60,7 @@ struct Shared {
     finishing: Arc<()>,
 }
 
-/// Progress in bytes of layers.
+/// Progress, in bytes of layers.
 struct Progress {
     came: Cell<u64>,
     all: Cell<u64>,
@@ -116,8 +116,8 @@ pub async fn convert(
             None => sleep(LOOK / 10).await,
         }
     }
-    // The first that fails ends the others. Remove their unfinished images before reporting: the
-    // parent then kills this process.
+    // The first failure ends the other conversions. Remove their unfinished images before reporting
+    // it, because the parent then kills this process.
     tasks.iter().for_each(JoinHandle::abort);
     for task in tasks {
         let _ = task.await;
@@ -128,8 +128,8 @@ pub async fn convert(
     outcome.map(|()| there)
 }
 
-/// Images that exist, and layers that have none. If one was found damaged, all others are checked
-/// too, so that disk damage is repaired in one go.
+/// Returns the images that exist, and the layers without one. If an image was found damaged, all
+/// others are checked too, so that disk damage is repaired in one go.
 async fn sort(
     source: &ImageUrl,
     options: &Options,
@@ -167,13 +167,13 @@ pub fn find(source: &ImageUrl, options: &Options, layer: &TarLayer) -> Option<(I
 }
 
 impl Shared {
-    /// One line for the log.
+    /// Sends one line for the log.
     fn note(&self, line: &str) {
         let line = format!("{}: {line}", self.source);
         let _ = send(&self.parent, &News::Note(line), &[]);
     }
 
-    /// Converts one layer, unless another process is already doing so.
+    /// Converts one layer, or waits while another process does so.
     async fn one(&self, server: &Server, layer: &TarLayer) -> Result<Store, Failure> {
         let source = self
             .source
@@ -264,7 +264,7 @@ impl Shared {
         Ok(store)
     }
 
-    /// Finds mkfs.erofs; asks it for its version only once.
+    /// Finds mkfs.erofs, and asks for its version only once.
     async fn mkfs(&self, empty: &Path) -> Result<Mkfs, Failure> {
         let known = self.mkfs.borrow().clone();
         match known {
@@ -292,7 +292,7 @@ impl Shared {
     }
 }
 
-/// If this is root, the image is made by nobody.
+/// If this process runs as root, gives the directory to the user nobody, who makes the image.
 fn hand_over(work: &Path) -> io::Result<()> {
     let is_root = rustix::process::geteuid().is_root();
     match is_root && user::in_first_namespace() {

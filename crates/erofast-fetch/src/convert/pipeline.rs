@@ -19,12 +19,12 @@ use crate::failure::Failure;
 const PROGRAM: &str = "mkfs.erofs";
 /// The first version that reads an archive from standard input.
 const OLDEST: [u32; 2] = [1, 7];
-/// The first version that applies a fixed time to the image and not to its files.
+/// The first version that can set the image's time without changing the times of its files.
 const HAS_MKFS_TIME: [u32; 2] = [1, 8];
 const INSTALL: &str = "converting tar layers needs erofs-utils 1.7 or later \
      (Debian 13, Ubuntu 24.04, Fedora 39)";
 
-/// The most bytes of a process's output that are kept.
+/// How many bytes of a process's output are kept.
 const SAID: usize = 4096;
 
 /// Interval between checks of a process that will end soon.
@@ -34,14 +34,15 @@ const LOOK: Duration = Duration::from_millis(5);
 #[derive(Debug, Clone)]
 pub struct Mkfs {
     path: PathBuf,
-    /// The first two numbers of its version.
+    /// The first two numbers of the program's version.
     version: [u32; 2],
-    /// Its version as it reports it.
+    /// The program's name and version.
     pub name: String,
 }
 
 impl Mkfs {
-    /// Finds the one in `PATH`, if it is recent enough. `empty` is an empty directory.
+    /// Finds mkfs.erofs in `PATH`, and checks that it is recent enough. `empty` is an empty
+    /// directory.
     pub async fn find(empty: &Path) -> Result<Mkfs, Failure> {
         let path = in_path()
             .ok_or_else(|| Failure::lasting(format!("{PROGRAM} is not installed: {INSTALL}")))?;
@@ -75,7 +76,7 @@ impl Mkfs {
         }
     }
 
-    /// The image is the same on every machine that has the same version.
+    /// The options with which one version makes the same image on every machine.
     fn options(&self, diff_id: &str) -> Vec<String> {
         let digits = diff_id.trim_start_matches("sha256:");
         let uuid = [0..8, 8..12, 12..16, 16..20, 20..32].map(|part| digits.get(part).unwrap_or(""));
@@ -99,7 +100,7 @@ fn in_path() -> Option<PathBuf> {
     })
 }
 
-/// The program's output.
+/// What the program prints with these options.
 async fn ask(path: &Path, options: &[&str], empty: &Path) -> Result<String, Failure> {
     let mut command = maker(path, empty);
     command
@@ -122,7 +123,7 @@ fn version(text: &str) -> Option<([u32; 2], String)> {
     })
 }
 
-/// This program, which confines itself and becomes another one.
+/// The command that starts this program, which confines itself and becomes another one.
 fn maker(program: &Path, directory: &Path) -> Command {
     let mut command = own();
     command.args([OsStr::new(MAKE), program.as_os_str()]);
@@ -130,8 +131,8 @@ fn maker(program: &Path, directory: &Path) -> Command {
     command
 }
 
-/// This program, started to convert. The other processes get nothing of its environment except
-/// where libraries are.
+/// The command that starts this program to convert. The new processes inherit nothing of the
+/// environment except the search paths of programs and libraries.
 fn own() -> Command {
     let mut command = Command::new("/proc/self/exe");
     command.arg(CONVERT).env_clear();
@@ -143,7 +144,7 @@ fn own() -> Command {
     command
 }
 
-/// A child process and its output. It is killed when this is dropped.
+/// A child process and its error output. Dropping this kills the process.
 #[derive(Debug)]
 struct Process {
     child: Child,
@@ -161,7 +162,7 @@ impl Process {
         })
     }
 
-    /// Its output, and how it ended.
+    /// Waits for the process to end; returns its error output and its status.
     async fn end(&mut self) -> (String, Option<ExitStatus>) {
         let status = loop {
             match self.child.try_wait() {
@@ -189,12 +190,12 @@ impl Drop for Process {
 fn read_most(mut from: impl Read) -> String {
     let mut kept = Vec::new();
     let _ = (&mut from).take(SAID as u64).read_to_end(&mut kept);
-    // It must not be blocked by a reader.
+    // The process must not block on a full pipe.
     let _ = io::copy(&mut from, &mut io::sink());
     String::from_utf8_lossy(&kept).into_owned()
 }
 
-/// Both processes of a layer.
+/// The two processes that convert a layer.
 #[derive(Debug)]
 pub struct Pipeline {
     unpacker: Process,
@@ -202,7 +203,8 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// Starts them, with `directory` for the image. Write the layer to the sender.
+    /// Starts the processes; the image is made in `directory`. The layer is to be written to the
+    /// sender.
     pub fn start(
         mkfs: &Mkfs,
         layer: &TarLayer,
@@ -226,7 +228,8 @@ impl Pipeline {
         Ok((Pipeline { unpacker, maker }, sender))
     }
 
-    /// The diff ID of what was sent, once the image exists. `note` gets lines for the log.
+    /// Waits until the image exists; returns the diff ID of the layer that was sent. `note` gets
+    /// lines for the log.
     pub async fn end(mut self, note: impl Fn(&str)) -> Result<String, Failure> {
         let (unpacked, status) = self.unpacker.end().await;
         let (made, maker_status) = self.maker.end().await;

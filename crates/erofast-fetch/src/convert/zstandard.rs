@@ -4,10 +4,10 @@ use std::io::{self, Read};
 
 use zstd_safe::{DCtx, InBuffer, OutBuffer, get_error_name};
 
-/// Bytes that are read at once.
+/// Bytes per read.
 const STEP: usize = 128 << 10;
 
-/// The decoded form of compressed bytes.
+/// A reader that decodes compressed bytes.
 pub struct Reader<R> {
     input: R,
     context: DCtx<'static>,
@@ -16,7 +16,7 @@ pub struct Reader<R> {
     left: std::ops::Range<usize>,
     /// Whether the decoder may have more output without new input.
     full: bool,
-    /// The number of bytes wanted for the frame: 0 between two frames.
+    /// The number of bytes that the decoder wants for the rest of the frame: 0 between frames.
     hint: usize,
 }
 

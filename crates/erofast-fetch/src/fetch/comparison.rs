@@ -10,8 +10,9 @@ use super::Fetch;
 use crate::verification::compare;
 
 impl Fetch {
-    /// Compares the digest once all of a blob has arrived. A blob of a single block is compared
-    /// immediately, since it may be a root hash, which is used as soon as the blob is open.
+    /// Compares the blob with its digest once all of it has arrived. A blob of a single block is
+    /// compared immediately, since it may be a root hash, which is used as soon as the blob is
+    /// open.
     pub(super) fn look_for_end(self: &Rc<Self>, bytes: u64) {
         let digest = self.identity.digest.clone().unwrap_or_default();
         if !self.verification.arrived(bytes, &self.room) {
@@ -29,7 +30,7 @@ impl Fetch {
         });
     }
 
-    /// Why the bytes of the blob must not be read, if so.
+    /// Why the bytes of the blob must not be read; `None` if they may.
     pub fn refusal(&self) -> Option<String> {
         let refusal = self.verification.refusal.borrow();
         refusal
@@ -37,7 +38,7 @@ impl Fetch {
             .map(|line| format!("{}: {line}", self.source))
     }
 
-    /// The refusal without the URL, once nothing is being compared.
+    /// Waits until nothing is being compared, and returns the refusal without the URL.
     pub async fn compared_refusal(&self) -> Option<String> {
         self.verification.ended().await;
         self.verification.refusal.borrow().clone()

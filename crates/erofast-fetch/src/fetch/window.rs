@@ -43,7 +43,7 @@ impl Fetch {
         client.reply(Reply::new(question.id, 0, in_words(mark)));
     }
 
-    /// Whether a launch profile is being fetched, which predicts more than readers do.
+    /// Whether blocks of a launch profile are being fetched. A profile predicts more than reads do.
     pub fn has_profile(&self) -> bool {
         self.waiting.borrow().has_profile()
     }
@@ -55,7 +55,7 @@ impl Fetch {
         }
     }
 
-    /// An image that is opened will be read.
+    /// Treats the first block as read, since an image that was opened will be read.
     pub fn begin_ahead(self: &Rc<Self>) {
         self.look_around(&BTreeSet::from([0]));
     }
@@ -68,7 +68,7 @@ impl Fetch {
         self.last_read.note(self);
         let (near, mut spots) = (self.link.near(), self.spots.borrow_mut());
         let mut blocks: Vec<_> = missing.iter().copied().collect();
-        // The first of them is looked around first.
+        // From last to first, so that the surroundings of the first are fetched first.
         while let Some(last) = blocks.pop() {
             let mut first = last;
             while blocks.last().is_some_and(|&block| block + 1 == first) {
@@ -84,8 +84,8 @@ impl Fetch {
         self.fly(|wanted| self.spots.borrow_mut().next_near(most, wanted))
     }
 
-    /// The next blocks of the rest of the image, if all of it can soon be present; they are in
-    /// flight from now on.
+    /// The next blocks of the rest of the image, if all of it can arrive soon; they are in flight
+    /// from now on.
     pub fn next_rest(&self, most: u64) -> Option<Range<u64>> {
         let is_soon = || !self.room.is_full() && self.link.brings_soon(self.room.missing());
         (self.options.ahead == Ahead::Whole && is_soon()).then(|| {

@@ -1,5 +1,5 @@
-//! Layers made from archives, and a program in place of mkfs.erofs: images are as the tests make
-//! them, and no test depends on installed programs.
+//! Layers made from archives, and a stand-in for mkfs.erofs, so that the tests know the images and
+//! do not depend on installed programs.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -69,7 +69,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// A place without the program.
+    /// A place without mkfs.erofs.
     pub(crate) fn empty() -> Place {
         Place {
             registry: Repository::new(),
@@ -77,7 +77,7 @@ impl Place {
         }
     }
 
-    /// A place with this script as the program.
+    /// A place with this script as its mkfs.erofs.
     pub(crate) fn new(script: &str) -> Place {
         let place = Place::empty();
         place.program(script);
@@ -91,7 +91,7 @@ impl Place {
         let mode = |path: &Path, mode| {
             std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
         };
-        // The user who runs it may be nobody.
+        // The script may run as the user nobody.
         mode(self.cache.path(), 0o755);
         let program = folder.join("mkfs.erofs");
         let new = folder.join("new");
@@ -116,7 +116,7 @@ impl Place {
     pub(crate) fn start_with(&self, version: &str, options: &Options) -> std::io::Result<Fetcher> {
         let url = source(&self.registry.url(version));
         loop {
-            // A process that another test starts may have the script open to write for a moment.
+            // A process that another test starts may still have the script open for writing.
             match Fetcher::start_program(self.fetcher(), &[], &url, options) {
                 Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => {
                     std::thread::sleep(std::time::Duration::from_millis(1));
@@ -179,7 +179,7 @@ impl Place {
         layers
     }
 
-    /// Paths of blobs that were requested since the last call, each as often as it was.
+    /// Paths of the requests for blobs since the last call.
     pub(crate) fn asked_blobs(&self) -> Vec<String> {
         let asked = self.registry.asked().into_iter();
         asked.filter(|path| path.contains("/blobs/")).collect()

@@ -1,4 +1,4 @@
-//! The documentation page about images for a registry: its commands, run with Debian's registry.
+//! Runs the commands of the documentation page about images for a registry, with Debian's registry.
 
 use std::fs;
 use std::process::Command;

@@ -1,10 +1,11 @@
-//! Checks the restrictions of the processes that convert a layer, tried in place of mkfs.erofs.
+//! Checks the restrictions of the processes that convert a layer, with scripts in place of
+//! mkfs.erofs.
 
 use std::net::TcpListener;
 
 use super::*;
 
-/// The output of a script that tries something, which must be refused.
+/// The output of a script that attempts something forbidden.
 fn tried(attempt: &str) -> String {
     let place = Place::new("");
     let version = COPY.lines().next().unwrap();

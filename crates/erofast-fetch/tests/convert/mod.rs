@@ -1,4 +1,4 @@
-//! Layers that are archives: how they are converted, once, and which are refused.
+//! Layers that are archives: that they are converted only once, and which of them are refused.
 
 mod archive;
 mod builders;
@@ -30,7 +30,7 @@ fn layers_of_every_packing_become_images_once_and_are_listed_from_top_to_bottom(
     assert!(found.iter().eq(archives.iter().rev()));
     let asked = place.asked_blobs();
     assert_eq!(asked.len(), 5, "the config and each blob: {asked:?}");
-    // Another image shares one of them, and has one that is new.
+    // Another image shares one of the layers, and has a new one.
     let other = archive(LENGTH, 9);
     place.put_archives("v2", &[layers[0], (&other, GZIP)]);
     let mut second = place.start(":v2").unwrap();
@@ -74,7 +74,7 @@ fn a_single_archive_is_the_image() {
     assert_eq!(place.left().len(), 1, "the same archive");
 }
 
-/// As in containerd.
+/// containerd looks at the bytes, too.
 #[test]
 fn how_a_layer_is_packed_is_seen_by_its_bytes() {
     let place = Place::new(COPY);
@@ -102,7 +102,7 @@ fn how_a_layer_is_packed_is_seen_by_its_bytes() {
     assert_eq!(found, [other]);
 }
 
-/// As in containerd.
+/// containerd also refuses an image if one of these layers is compressed.
 #[test]
 fn layers_that_are_all_called_uncompressed_must_be_so() {
     let place = Place::new(COPY);
@@ -120,12 +120,12 @@ fn layers_that_are_all_called_uncompressed_must_be_so() {
         let line = place.refused(tag);
         assert!(line.ends_with(why), "{line}");
     }
-    // Beside one that may be compressed, the config has the digests of all archives.
+    // If one layer may be compressed, the diff IDs of all archives are taken from the config.
     let found = read_layers(&mut place.start(":v2").unwrap(), &place.options());
     assert_eq!(found, [archives[1].clone(), archives[0].clone()]);
 }
 
-/// Its first bytes are zeros, which are also the end of an archive.
+/// An image begins with zeros, which also mark the end of an archive.
 #[test]
 fn an_image_that_is_called_an_archive_is_no_empty_layer() {
     let place = Place::new(COPY);
@@ -155,7 +155,7 @@ fn an_image_that_is_called_an_archive_is_no_empty_layer() {
     }
 }
 
-/// Empty layers, as builders make of steps that change nothing.
+/// Builders make empty layers from steps that change nothing.
 #[test]
 fn a_layer_may_be_empty() {
     let place = Place::new(COPY);
@@ -192,7 +192,7 @@ fn an_image_may_have_layers_of_erofs_and_archives() {
     assert_eq!(found, [b"top", b"low"]);
 }
 
-/// As erofast-snapshotter names it. The layers above are wanted next.
+/// erofast-snapshotter names layers in this way; it will request the layers above next.
 #[test]
 fn a_layer_is_named_by_its_manifest() {
     let place = Place::new(COPY);
@@ -277,7 +277,7 @@ fn what_is_wrong_with_a_layer_is_one_line_and_leaves_nothing() {
     let diff_ids = [digest(&bytes), digest(&other)];
     let name = format!(": layer 1 of 2 ({low}): ");
     let has = |line: &str, why: &str| assert!(line.contains(&format!("{name}{why}")), "{line}");
-    // Another diff ID.
+    // A wrong diff ID.
     place.put_image("v1", &layers, &[digest(b"wrong"), diff_ids[1].clone()]);
     has(
         &place.refused(":v1"),
@@ -301,7 +301,7 @@ fn what_is_wrong_with_a_layer_is_one_line_and_leaves_nothing() {
         &place.refused(":v1"),
         &format!("the blob has a different digest: {}", digest(&wrong)),
     );
-    // Another length.
+    // A wrong length.
     put(vec![7; 20]);
     let size = layers[0]["size"].as_u64().unwrap();
     let why = format!("the blob has 20 bytes, but the manifest says {size}");
@@ -323,7 +323,7 @@ fn what_is_wrong_with_a_layer_is_one_line_and_leaves_nothing() {
         );
     }
     place.registry.0.state().answers.remove(&path);
-    // No archive, and gzip that ends too early.
+    // Something other than an archive, and gzip data that ends too early.
     let diff_ids = [diff_ids[1].clone(), digest(b"")];
     let cut = gzip(&bytes)[..1000].to_vec();
     for (blob, why) in [
@@ -412,7 +412,7 @@ fn a_program_that_is_missing_too_old_or_fails_is_one_line() {
         "{line}"
     );
     assert!(place.left().is_empty());
-    // As in version 1.5.
+    // This is what version 1.5 prints.
     place.program(
         "case $* in *--version*) echo \"mkfs.erofs: unrecognized option '--version'\" >&2; exit 1 ;;
         esac; echo 'mkfs.erofs 1.5'; exit 1",
@@ -440,7 +440,7 @@ fn a_program_that_is_missing_too_old_or_fails_is_one_line() {
     assert!(line.contains("the image cannot be kept: "), "{line}");
 }
 
-/// Whatever the server does in the middle, and however often.
+/// Whatever the server does in the middle of the stream, and however often.
 #[test]
 fn a_stream_that_breaks_off_goes_on_where_it_was() {
     let place = Place::new(COPY);
@@ -573,7 +573,7 @@ fn all_layers_that_were_damaged_are_converted_anew_at_once() {
             std::fs::write(entry.join("data"), damaged).unwrap();
         }
     }
-    // One reader has found one of them.
+    // A reader has found a damaged block in one of the layers.
     let first = RemoteFile::new(fetcher.client().unwrap());
     read(&first, 0..LENGTH).unwrap_err();
     place.asked_blobs();
@@ -603,7 +603,7 @@ fn a_layer_that_unpacks_to_more_than_the_cache_may_have_is_refused() {
     assert!(place.left().is_empty());
 }
 
-/// The notes of a mount come along with the fetcher's own.
+/// The line is sent after the image is open.
 #[test]
 fn a_tag_says_what_it_is_an_image_of() {
     let place = Place::new(COPY);
@@ -672,7 +672,7 @@ fn a_disk_that_is_full_in_the_middle_is_one_line() {
     };
     let entries = || cache::list(&small.0.path().join("cache")).unwrap();
     drop(place.start_with(":old", &options).unwrap());
-    // There is no room for two.
+    // There is no room for both images.
     let mut fetcher = place.start_with(":new", &options).unwrap();
     assert_eq!(read_layers(&mut fetcher, &options), [new]);
     assert_eq!(entries().len(), 1);

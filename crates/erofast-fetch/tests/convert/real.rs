@@ -5,7 +5,8 @@ use std::process::Command;
 
 use super::*;
 
-/// The program in `PATH`; none, with a line printed, if it is missing or too old.
+/// Whether there is a recent mkfs.erofs in `PATH`; otherwise prints why the test is skipped, and
+/// returns `None`.
 pub(crate) fn mkfs() -> Option<()> {
     let output = Command::new("mkfs.erofs").arg("--version").output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
@@ -49,7 +50,7 @@ fn archives_become_images_of_erofs() {
     };
     let made = read_all(&options(&cache));
     assert_eq!(made[1024..1028], [0xe2, 0xe1, 0xf5, 0xe0], "a superblock");
-    // The next machine gets the same image.
+    // Another machine gets the same image.
     let other = crate::cache();
     assert!(made == read_all(&options(&other)));
     let garbage = registry.put_blob(&gzip(&image(10_000)), GZIP);

@@ -40,7 +40,7 @@ const HARMS: [Harm; 9] = [
     Harm::LongHeader,
 ];
 
-/// For the given number of requests.
+/// The harm to do, and to how many requests.
 type Orders = Arc<(Mutex<Option<Harm>>, AtomicU64)>;
 
 #[test]
@@ -66,7 +66,7 @@ fn resets_pass_and_those_that_stay_are_one_line() {
         let bytes = range.start as u64..range.end as u64;
         *orders.0.lock().unwrap() = Some(harm);
         orders.1.store(u64::MAX, Ordering::SeqCst);
-        // It may be on its way because of read-ahead for the previous read.
+        // The block may already be in flight because of read-ahead for the previous read.
         let error = (0..10).find_map(|_| {
             file.forget(&bytes).unwrap().wait().unwrap();
             read(&file, range.clone()).err()
@@ -76,7 +76,7 @@ fn resets_pass_and_those_that_stay_are_one_line() {
             line.starts_with(&url) && line.len() < LONGEST && !line.contains(char::is_control),
             "{harm:?}: {line}"
         );
-        // No longer the same read.
+        // After this time, it is no longer the same read.
         std::thread::sleep(remote_image::message::SAME_READ);
         orders.1.store(1, Ordering::SeqCst);
         let bytes = (0..10).find_map(|_| read(&file, range.clone()).ok());
@@ -117,7 +117,7 @@ fn serve(listener: TcpListener, config: rustls::ServerConfig, orders: &Orders) {
     });
 }
 
-/// A stream that should stay open.
+/// Returns a stream if it is to stay open.
 fn answer_with(
     harm: Option<Harm>,
     request: &http::Request<RecvStream>,

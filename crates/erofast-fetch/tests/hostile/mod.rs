@@ -15,7 +15,7 @@ const LENGTH: usize = 300_000;
 const LONGEST: usize = 1200;
 const SECRET: &str = "Basic bWU6c2VjcmV0";
 
-/// The one line of an image that cannot be opened.
+/// The single error line of an image that cannot be opened.
 fn refused(registry: &Repository, options: &Options) -> String {
     let line = start(&registry.url(":v1"), options).unwrap_err();
     let line = line.to_string();
@@ -233,7 +233,7 @@ fn secrets_go_nowhere_that_a_redirect_leads() {
     let path = Repository::blob_path(&blob);
     let challenge = "Basic realm=\"x\"".to_owned();
     registry.0.state().guard = Some((SECRET.into(), challenge.clone()));
-    // Not even one that also wants a login.
+    // No secret is sent to a server that also demands a login.
     other.state().guard = Some((SECRET.into(), challenge));
     let to = |location: &str| {
         format!("HTTP/1.1 307 No\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n")

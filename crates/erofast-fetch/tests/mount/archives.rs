@@ -18,11 +18,11 @@ use crate::site::{self, Site};
 
 const GZIP: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 
-/// The directory with a stand-in for mkfs.erofs: it may be run by nobody, while the directory of
-/// these tests belongs to root alone.
+/// The environment variable that names the directory with a stand-in for mkfs.erofs: the user
+/// nobody may have to run it, but the directory of these tests is accessible only to root.
 pub const PROGRAMS: &str = "EROFAST_TEST_PROGRAMS";
 
-/// The archive has a file that is already an image.
+/// A mkfs.erofs that extracts the finished image from the archive.
 const COPY: &str = "#!/bin/sh
 case $* in *--version*) echo 'mkfs.erofs (erofs-utils) 1.9.9'; exit ;; esac
 exec tar -x -O -f - content > image

@@ -1,4 +1,4 @@
-//! Deaths of server and fetcher under readers, over a slow link.
+//! Deaths of server and fetcher while files are read over a slow link.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -48,7 +48,7 @@ pub fn deaths_are_noticed_by_no_reader() {
     }
 }
 
-/// Without the helper nothing is started again, but what runs continues.
+/// Without the helper nothing is restarted, but processes that run continue.
 pub fn a_mount_whose_helper_is_dead_goes_on_fetching() {
     let (site, files) = (Site::mounted("restart=on,prefetch=none"), files());
     let helper = site.stat()["restart"]["helper"].as_i64().unwrap();
@@ -110,7 +110,7 @@ pub fn why_no_fetcher_can_be_started_is_logged_once() {
     let before = pid(&site, Process::Fetcher);
     kill_process(before, Signal::KILL).unwrap();
     soon("the line in the log", || !site.log().is_empty());
-    // It tries again after 2 ms, 4 ms and so on.
+    // The helper tries again after 2 ms, 4 ms and so on.
     thread::sleep(Duration::from_millis(200));
     limit(usual);
     assert_ne!(pid(&site, Process::Fetcher), before);
@@ -153,7 +153,7 @@ fn find(site: &Site, process: Process) -> Option<Pid> {
     }
 }
 
-/// The fetchers of a mount with this report.
+/// The running fetchers of the mount with this `stat`.
 pub fn fetchers(stat: &serde_json::Value) -> Vec<Pid> {
     let helper = stat["restart"]["helper"].as_i64().unwrap_or_default();
     let children = fs::read_to_string(format!("/proc/{helper}/task/{helper}/children"));

@@ -69,9 +69,9 @@ pub fn a_cache_that_cannot_be_used_is_a_notice() {
 }
 
 /// For a program, a read has one time limit, however often the kernel requests its pages. The
-/// server's requests show that; on a slow machine there are fewer.
+/// number of requests to the server shows that; on a slow machine there are fewer.
 pub fn one_read_has_one_time_limit() {
-    // A stalled answer has one second, in which others are tried four times.
+    // An answer may stall for one second; with other faults, there is time for four attempts.
     let tried = [
         (Fault::Status(500), 1, 4),
         (Fault::Closed, 1, 4),

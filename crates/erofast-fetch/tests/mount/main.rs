@@ -84,7 +84,7 @@ fn main() -> ExitCode {
 }
 
 /// Runs this program again with a proxy, and with the fetcher and other programs in PATH, where
-/// they are searched for.
+/// erofast searches for them.
 fn again_with_fetcher() -> Option<ExitCode> {
     let folder = Path::new(env!("CARGO_BIN_EXE_erofast-fetch")).parent()?;
     let path = std::env::var("PATH").unwrap_or_default();

@@ -28,7 +28,7 @@ pub fn a_mount_has_what_the_image_has() {
     assert!(remote["fetched_bytes"].as_u64() > Some(0), "{remote}");
     let fetched = site.server.state().asked.len();
     umount(&site.point(), false).unwrap();
-    // Another mount gets it from the cache.
+    // Another mount gets the bytes from the cache.
     site.mount("").unwrap();
     for (name, bytes) in files() {
         assert!(
@@ -41,7 +41,7 @@ pub fn a_mount_has_what_the_image_has() {
     assert!(again <= 1, "{again} requests for what is cached");
 }
 
-/// As many readers wait as there are serving threads, and more.
+/// More readers wait than there are serving threads.
 pub fn cached_bytes_are_read_while_others_wait_and_who_waits_can_be_killed() {
     let site = Site::mounted("");
     let files = files();
@@ -58,18 +58,18 @@ pub fn cached_bytes_are_read_while_others_wait_and_who_waits_can_be_killed() {
     for reader in &mut waiting {
         reader.kill().unwrap();
     }
-    // They do not wait for the time limit of 30 s.
+    // Readers that are killed do not wait for the time limit of 30 s.
     for reader in &mut waiting {
         assert!(!reader.wait().unwrap().success());
     }
     site.server.state().always = None;
 }
 
-/// Counted by the server, with a cache that is empty at each mount.
+/// The web server counts the bytes; the cache is empty at each mount.
 pub fn what_is_asked_for_is_what_prefetch_says() {
     let site = Site::new();
     let all = fs::metadata(crate::site::image()).unwrap().len();
-    // Compression does not reduce its bytes.
+    // A file that compression does not make smaller.
     let name = Path::new("big/text-then-noise-500000");
     let asked = |what: &str, read: &dyn Fn(), enough: &dyn Fn(u64) -> bool| {
         site.server.state().asked.clear();

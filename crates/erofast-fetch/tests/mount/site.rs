@@ -68,7 +68,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// Creates it, not yet mounted.
+    /// Creates a site whose image is not mounted yet.
     pub fn new() -> Self {
         let site = Self {
             server: Server::start(fs::read(image()).unwrap()),

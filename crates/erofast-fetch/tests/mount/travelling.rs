@@ -53,7 +53,7 @@ pub fn a_profile_beside_the_url_of_an_image_is_replayed() {
     );
     let own = Own::new(&text);
     let site = &own.site;
-    // The first page of a program is left to its launch.
+    // The first page of a program is left for its launch to read.
     let all = 500_000 - 4096;
     soon("a replay", || {
         site.stat()["profile"]["prefetched_bytes"] == all

@@ -14,7 +14,7 @@ use crate::*;
 
 const LENGTH: usize = 300_000;
 
-/// The one line of an image that cannot be opened.
+/// The single error line of an image that cannot be opened.
 fn refused(url: &str, options: &Options) -> String {
     let line = start(url, options).unwrap_err().to_string();
     assert!(line.starts_with(&format!("{url}: ")), "{line}");
@@ -36,7 +36,7 @@ fn a_tag_is_pinned_while_the_image_is_open() {
     fetcher.restart().unwrap();
     fetcher.watch(|_| ()).unwrap();
     assert_eq!(read(&file, 0..LENGTH).unwrap(), image(LENGTH));
-    // Ranges of the blob, from any fetcher.
+    // Every fetcher requests ranges of the same blob.
     let asked = registry.asked();
     assert_eq!(asked[0], "/v2/tools/manifests/v1");
     assert!(
@@ -109,7 +109,7 @@ fn the_layers_of_an_image_are_opened_in_one_round_trip() {
     let layers = bytes.iter().map(|bytes| registry.put_blob(bytes, EROFS));
     let layers: Vec<_> = layers.collect();
     registry.put_manifest("v1", &json!({ "layers": layers }));
-    // The registry answers none of them before all are asked for.
+    // The registry answers no request for a blob until all blobs have been requested.
     registry.0.state().together = bytes.len();
     let options = options(&cache);
     let mut fetcher = start(&registry.url(":v1"), &options).unwrap();
@@ -129,7 +129,7 @@ fn the_layers_of_an_image_are_opened_in_one_round_trip() {
     for (file, bytes) in files.iter().zip(bytes.iter().rev()) {
         assert_eq!(read(file, 0..bytes.len()).unwrap(), *bytes);
     }
-    // All of it is in the cache: nothing is asked for again.
+    // All blobs are in the cache: they are not requested again.
     registry.asked();
     let mut fetcher = start(&registry.url(":v1"), &options).unwrap();
     let listed: Vec<_> = fetcher.listed(0).cloned().collect();
@@ -143,7 +143,7 @@ fn the_layers_of_an_image_are_opened_in_one_round_trip() {
 fn a_digest_may_be_that_of_a_blob() {
     let (registry, cache) = (Repository::new(), cache());
     let [_, blob] = registry.put_image("v1", &image(LENGTH));
-    // The registry may answer anything to a request for such a manifest.
+    // The registry may answer anything to a request for a manifest with a blob's digest.
     for status in [404, 500] {
         let path = format!("/v2/tools/manifests/{blob}");
         let answer = format!("HTTP/1.1 {status} No\r\nContent-Length: 0\r\n\r\n");
@@ -156,7 +156,7 @@ fn a_digest_may_be_that_of_a_blob() {
     assert_eq!(registry.asked(), [Repository::blob_path(&blob)]);
 }
 
-/// A registry that proxies another one, at first.
+/// A registry that proxies another one begins without ranges.
 #[test]
 fn a_registry_without_ranges_is_asked_again() {
     let (registry, cache) = (Repository::new(), cache());
@@ -212,7 +212,7 @@ fn wrong_bytes_are_an_error_once_all_of_them_are_there() {
         .files
         .insert(path.clone(), Arc::new(wrong.clone()));
     let file = open(&registry.url(":v1"), &options(&cache)).unwrap();
-    // Until the last one has arrived, nothing shows that they are wrong.
+    // Until the last bytes have arrived, nothing shows that they are wrong.
     assert_eq!(
         read(&file, 0..LENGTH / 2).unwrap(),
         image(LENGTH)[..LENGTH / 2]
@@ -226,7 +226,7 @@ fn wrong_bytes_are_an_error_once_all_of_them_are_there() {
     assert_eq!(error, why);
     assert_eq!(read(&file, 0..10).unwrap_err().to_string(), why);
     assert_eq!(file.counters().unwrap().cached_bytes, 0);
-    // The registry has the right ones now.
+    // Now the registry has the right bytes.
     registry
         .0
         .state()
@@ -236,7 +236,7 @@ fn wrong_bytes_are_an_error_once_all_of_them_are_there() {
     assert_eq!(read(&file, 0..LENGTH).unwrap(), image(LENGTH));
 }
 
-/// It may contain a root hash, which is used immediately.
+/// A blob this short may be a root hash, which is used immediately.
 #[test]
 fn a_blob_of_one_block_is_compared_before_it_is_open() {
     let (registry, cache) = (Repository::new(), cache());
@@ -335,7 +335,7 @@ fn a_registry_on_this_machine_that_has_tls_is_told_from_one_without() {
     let cache = cache();
     let config = crate::tls::certificate(cache.path(), "IP:127.0.0.1");
     let tls = Arc::clone(&config);
-    // It answers in plain text that it wants TLS, as nginx and Go's servers do.
+    // This server answers in plain text that it wants TLS, as nginx and Go's servers do.
     let answering = Server::start_over(Vec::new(), move |mut stream| {
         let mut first = [0];
         stream.peek(&mut first).ok()?;
@@ -356,7 +356,7 @@ fn a_registry_on_this_machine_that_has_tls_is_told_from_one_without() {
         let end = "; the server speaks TLS (set oci.plain_http=off)";
         assert!(line.ends_with(end), "{line}");
     }
-    // A registry that breaks off and has no TLS is not reported to have any.
+    // A registry that breaks off and does not speak TLS is not reported to speak it.
     let broken = Repository::new();
     broken.0.state().always = Some(Fault::Closed);
     let line = refused(&broken.url(":v1"), &options(&cache));

@@ -1,4 +1,4 @@
-//! The conditions that a registry sets before it answers.
+//! The tokens and logins that a registry demands.
 
 use super::*;
 use crate::repository::answer;
@@ -95,7 +95,7 @@ fn basic_is_answered_where_it_is_wanted() {
     }
 }
 
-/// As kept by `podman login` and `docker login`.
+/// Logins as stored by `podman login` and `docker login`.
 #[test]
 fn a_login_of_other_programs_is_used_where_no_other_is_named() {
     let (registry, cache) = (Repository::new(), cache());
@@ -171,7 +171,8 @@ fn a_token_that_is_refused_is_one_line() {
     );
 }
 
-/// A token from a file is used unchanged; if it is rewritten, it is read again without a pause.
+/// A token from a file is used unchanged; if the file is rewritten, it is read again without a
+/// pause.
 #[test]
 fn a_token_of_a_file_is_read_again() {
     let (registry, cache) = (Repository::new(), cache());

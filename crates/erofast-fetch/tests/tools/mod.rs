@@ -20,7 +20,7 @@ struct Site {
 }
 
 impl Site {
-    /// None, with a line, if the program is missing.
+    /// `None`, after printing why, if the program is missing.
     fn new(name: &str) -> Option<Site> {
         if !erofast().is_file() {
             println!("skipped: no erofast beside erofast-fetch: cargo build -p erofast");
@@ -43,7 +43,7 @@ impl Site {
         self.directory.path().join(name)
     }
 
-    /// Runs a command of `erofast`; the cache is below the directory.
+    /// Runs a command of `erofast` with a cache below the site's directory.
     fn run(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new(erofast());
         command.args(arguments).env("XDG_CACHE_HOME", self.path(""));
@@ -58,7 +58,7 @@ impl Site {
         printed + &errors
     }
 
-    /// The one line of a failing command.
+    /// The single line of a failing command.
     fn refused(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         let line = text(&output.stderr);
@@ -67,7 +67,7 @@ impl Site {
         line
     }
 
-    /// Requests to the server since the last call.
+    /// The number of requests to the server since the last call.
     fn asked(&self) -> usize {
         std::mem::take(&mut self.server.state().asked).len()
     }
@@ -206,7 +206,7 @@ fn an_image_is_fetched_ahead_listed_and_removed() {
     assert!(line.contains("403"), "{line}");
 }
 
-/// Another user finds it there, and fetches no more than is needed to identify the image.
+/// Another user finds the image in the shared cache, and fetches only what identifies it.
 #[test]
 fn an_image_that_is_shared_is_read_by_those_who_may_not_write_it() {
     let Some(site) = Site::new("lz4-4k.erofs") else {

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::*;
 use crate::repository::{EROFS, Repository, TAR};
 
-/// As made by `mkfs.erofs --tar=i`.
+/// `mkfs.erofs --tar=i` makes such an index.
 #[test]
 fn an_index_of_a_tar_layer_is_read_with_the_layer_as_its_device() {
     let Some(site) = Site::new("tar-index.erofs") else {
@@ -37,7 +37,7 @@ fn an_index_of_a_tar_layer_is_read_with_the_layer_as_its_device() {
     assert_eq!(listed.matches("\"url\"").count(), 2, "{listed}");
 }
 
-/// No command could open it.
+/// No command could open such a layer.
 #[test]
 fn a_layer_that_is_no_image_is_not_kept() {
     let Some(site) = Site::new("tar-index.erofs") else {
@@ -56,7 +56,7 @@ fn a_layer_that_is_no_image_is_not_kept() {
         let listed = site.printed(&["cache", "list", "--json"]);
         assert!(!listed.contains(digest), "{version}: {listed}");
     }
-    // A blob by itself may be a device of an image that is elsewhere.
+    // A single blob may be a device of an image that is elsewhere.
     let blob = registry.url(&format!("@{digest}"));
     let fetched = site.printed(&["cache", "fetch", &blob]);
     assert!(fetched.contains(" in the cache"), "{fetched}");
@@ -76,8 +76,8 @@ fn a_registry_has_no_files_beside_an_image() {
     );
 }
 
-/// The comparison begins when the last block has arrived, concurrently with the tool that requested
-/// it.
+/// The comparison begins when the last block has arrived, while the tool that requested it is
+/// running.
 #[test]
 fn a_blob_with_another_digest_passes_no_tool() {
     let Some(site) = Site::new("lz4-4k.erofs") else {

@@ -113,7 +113,8 @@ fn a_flipped_byte_on_the_server_is_an_error_at_its_place_until_it_is_right() {
         let output = check(&site.url());
         assert!(output.status.success(), "{path} {at}: {output:?}");
     }
-    // This image at another URL has the same entry in the cache, even if it is fetched ahead.
+    // This image has the same entry in the cache when it is at another URL, even if it was fetched
+    // in advance.
     site.printed(&["cache", "prune", "--cache-size", "0"]);
     let tree = ["--verity-hashdevice", &tree_url, "--verity-roothash", root];
     let fetched = site.printed(&[&["cache", "fetch"][..], &tree, &[&site.url()]].concat());

@@ -17,7 +17,7 @@ use super::snapshots::snapshots_server::SnapshotsServer;
 
 type Snapshots = SnapshotsServer<service::Service>;
 
-/// Both services.
+/// The two services behind the socket.
 #[derive(Debug, Clone)]
 pub struct Front {
     snapshots: Snapshots,
@@ -25,7 +25,7 @@ pub struct Front {
 }
 
 impl Front {
-    /// A front for the two services.
+    /// Creates the front of the two services.
     pub fn new(snapshots: service::Service, images: Images) -> Self {
         let snapshots = Snapshots::new(snapshots);
         Self { snapshots, images }

@@ -1,5 +1,5 @@
 //! Kubelet's image service. Requests are passed on to containerd unchanged; the login of a pull is
-//! remembered, since containerd does not tell a snapshotter.
+//! remembered, since containerd does not pass it to snapshotters.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,10 +18,11 @@ use tower_service::Service;
 use crate::layer::login::{Login, Logins};
 use crate::layer::reference::normalised;
 
-/// The most bytes of a pull request.
+/// Size limit of a pull request, in bytes.
 const MOST_BYTES: usize = 4 << 20;
 
-/// Length of the prefix of a message: whether it is compressed, and its length.
+/// Length of the prefix of a message, which says whether the message is compressed and how long it
+/// is.
 const FRAME: usize = 5;
 
 /// `runtime.v1.PullImageRequest`, as far as needed; v1alpha2 has the same fields.
@@ -107,7 +108,7 @@ impl Images {
         versions.iter().any(|prefix| path.starts_with(prefix))
     }
 
-    /// Passes a request on.
+    /// Passes a request on to containerd.
     pub async fn pass(mut self, request: Request<Body>) -> Response<Body> {
         let request = match request.uri().path().ends_with("/PullImage") {
             true => self.noted(request).await,

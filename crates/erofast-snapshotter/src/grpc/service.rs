@@ -18,7 +18,7 @@ use crate::snapshot::snapshotter::Snapshotter;
 /// Number of snapshots in one message of a list.
 const AT_ONCE: usize = 100;
 
-/// The service.
+/// The snapshots service.
 #[derive(Debug, Clone)]
 pub struct Service(pub Arc<Snapshotter>);
 

@@ -17,7 +17,7 @@ pub struct Host {
     pub address: String,
     /// The prefix of the repository's name, with a trailing slash.
     pub prefix: String,
-    /// Whether to connect without TLS; none stands for erofast's default for this host.
+    /// Whether to connect without TLS; `None` stands for erofast's default for this host.
     pub plain: Option<bool>,
     /// Certificates of authorities, in PEM.
     pub authorities: Vec<PathBuf>,
@@ -149,7 +149,8 @@ impl Hosts {
     }
 }
 
-/// Whether it is without TLS, the address, and the prefix of the repository.
+/// Whether the host is contacted without TLS, its address, and the prefix of its repositories. The
+/// error says why the host cannot be used.
 fn usable(url: &str, settings: &Settings) -> Result<(bool, String, String), &'static str> {
     let (plain, rest) = match url.split_once("://") {
         Some(("http", rest)) => (true, rest),
@@ -169,7 +170,8 @@ fn usable(url: &str, settings: &Settings) -> Result<(bool, String, String), &'st
         return Err("its address is not HOST or HOST:PORT");
     }
     let path = path.trim_matches('/');
-    // containerd puts /v2 behind the path unless that is overridden; erofast begins with it.
+    // containerd appends /v2 to the path unless that is overridden; the paths of erofast begin with
+    // it.
     let prefix = match path
         .strip_prefix("v2")
         .map(|rest| rest.trim_start_matches('/'))

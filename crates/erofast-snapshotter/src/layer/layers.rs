@@ -22,10 +22,10 @@ use crate::snapshot::store::Store;
 /// How long an existing mount may take to answer.
 const ANSWER: Duration = Duration::from_secs(2);
 
-/// The message of `erofast mount` for a blob that is something else, such as a tar archive.
+/// What `erofast mount` says about a blob that is something else, such as a tar archive.
 const NO_EROFS: &str = "not an EROFS image";
 
-/// The number of blobs remembered not to be EROFS.
+/// How many blobs are remembered as not being EROFS.
 const REMEMBERED: usize = 10_000;
 
 /// The attribute of a converted layer's root with the number of directories that have files in the
@@ -39,24 +39,24 @@ pub struct Settings {
     pub root: PathBuf,
     /// containerd's `certs.d`.
     pub hosts: PathBuf,
-    /// `erofast`.
+    /// The program `erofast`.
     pub program: Program,
-    /// More mount options.
+    /// Additional mount options.
     pub options: Vec<String>,
-    /// How long converting an archive may take; none if archives are left to containerd.
+    /// How long converting an archive may take; `None` if archives are left to containerd.
     pub convert: Option<Duration>,
 }
 
-/// Whether a layer is mounted.
+/// The outcome of mounting a layer.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Mounted {
-    /// It is mounted here.
+    /// The layer is mounted here.
     At(PathBuf),
     /// The blob is not an EROFS image.
     NotErofs,
 }
 
-/// The layers.
+/// The layers, each of which is mounted at most once.
 #[derive(Debug)]
 pub struct Layers {
     folder: PathBuf,
@@ -69,7 +69,8 @@ pub struct Layers {
     no_erofs: Mutex<HashSet<String>>,
     /// Archives whose directories have attributes that only containerd knows.
     implying: Mutex<HashSet<String>>,
-    /// Images with a layer that was not ready in time, and when their other layers are tried again.
+    /// Images with a layer that was not ready in time, and when their other layers may be tried
+    /// again.
     slow: Mutex<HashMap<String, Instant>>,
 }
 
@@ -124,7 +125,7 @@ impl Layers {
         self.folder.join(id.to_string())
     }
 
-    /// Mount points of layers.
+    /// The mount points of all mounted layers.
     pub fn mounted(&self) -> Vec<PathBuf> {
         mounted(&self.folder).unwrap_or_default()
     }
@@ -148,7 +149,7 @@ impl Layers {
         Ok(self.held(digest))
     }
 
-    /// Returns none if somebody is mounting or unmounting it now.
+    /// Returns `None` if somebody is mounting or unmounting the layer now.
     fn try_hold(&self, digest: &str) -> Option<Held<'_>> {
         let mut busy = self.lock(&self.busy);
         busy.insert(digest.to_owned()).then(|| self.held(digest))
@@ -166,7 +167,7 @@ impl Layers {
         self.lock(&self.no_erofs).contains(digest)
     }
 
-    /// When a layer that begins to be converted now must be ready; none if archives are left to
+    /// When a layer that begins to be converted now must be ready; `None` if archives are left to
     /// containerd.
     pub fn conversion_deadline(&self) -> Option<Instant> {
         Some(Instant::now() + self.settings.convert?)
@@ -180,14 +181,14 @@ impl Layers {
         self.lock(&self.implying).contains(digest)
     }
 
-    /// Whether another layer of the image was just not ready in time: the time limit is not spent
-    /// on each of them.
+    /// Whether another layer of the image has just exceeded the time limit, which is not to be
+    /// spent on each of them.
     pub fn is_slow(&self, image: &str) -> bool {
         let slow = self.lock(&self.slow);
         slow.get(image).is_some_and(|until| Instant::now() < *until)
     }
 
-    /// Skips the image's layers for `limit`.
+    /// Lets the image's other layers be skipped for the time `limit`.
     pub fn note_slow(&self, image: &str, limit: Duration) {
         let (mut slow, now) = (self.lock(&self.slow), Instant::now());
         slow.retain(|_, until| now < *until);
@@ -218,8 +219,8 @@ impl Layers {
 }
 
 impl Held<'_> {
-    /// Mounts the layer, unless it is mounted already. With the manifest's digest an archive is
-    /// converted.
+    /// Mounts the layer, unless it is mounted already. If the manifest's digest is given, an
+    /// archive is converted.
     pub fn mount(
         &self,
         image: &str,
@@ -232,7 +233,7 @@ impl Held<'_> {
         {
             return Ok(Mounted::At(point));
         }
-        // Recorded first: a mount without an owner is removed.
+        // Record the layer first, since a mount without a record is removed.
         let record = layers.store.insert_layer(&self.digest, image, manifest)?;
         let point = layers.point(record.id);
         let begun = Instant::now();
@@ -266,7 +267,7 @@ impl Held<'_> {
         format!("image {image}: layer {}: {why}", self.digest)
     }
 
-    /// Remove the mount point, so a late server finds nowhere to mount.
+    /// Removes the mount point, so that a late server finds nowhere to mount.
     fn take_back(&self, point: &Path) {
         if let Err(error) = remove_point(point) {
             self.layers.metrics.log(&error.to_string());
@@ -318,8 +319,8 @@ impl Held<'_> {
         known.insert(self.digest.clone());
     }
 
-    /// Whether only containerd knows the attributes of all directories of the converted layer that
-    /// is mounted here, as in [`Layers::is_for_containerd`]; one line of the log says so.
+    /// Whether the converted layer that is mounted here has directories whose attributes only
+    /// containerd knows, as in [`Layers::is_for_containerd`]. If so, the log has a line about it.
     pub fn needs_containerd(&self, image: &str, point: &Path) -> bool {
         let mut value = [0; 20];
         let Ok(length) = rustix::fs::getxattr(point, IMPLIES, &mut value[..]) else {
@@ -353,8 +354,8 @@ impl Held<'_> {
         let mut options = logins.map_err(|error| format!("the login: {error}"))?;
         let plain = host.plain.map(|plain| if plain { "on" } else { "off" });
         options.extend(plain.map(|plain| format!("oci.plain_http={plain}")));
-        // For pods with user namespaces; for containers that outlive any process of the mount; and
-        // the name in /proc/mounts.
+        // `idmap` is for pods with user namespaces, and `standby` for containers that outlive any
+        // process of the mount. `fsname` is the name in /proc/mounts.
         options.push("ro,idmap,standby,silent".into());
         options.push(format!("fsname={}", self.digest));
         options.extend(layers.settings.options.iter().cloned());

@@ -13,7 +13,7 @@ use super::hosts::Host;
 /// The number of images whose logins are remembered; the oldest are dropped.
 const REMEMBERED: usize = 1000;
 
-/// A login. Its `Debug` output reveals nothing of it.
+/// A login, which the `Debug` output does not reveal.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Login {
     /// Name and password.
@@ -28,7 +28,7 @@ impl std::fmt::Debug for Login {
     }
 }
 
-/// The logins.
+/// The logins of recent pulls, and the files of layers.
 #[derive(Debug)]
 pub struct Logins {
     folder: PathBuf,
@@ -63,8 +63,8 @@ impl Logins {
         known.map(|(_, login)| login.clone())
     }
 
-    /// Options for mounting the layer `id`, with the files that they name. A layer that was pulled
-    /// with a login keeps it if nothing newer is known.
+    /// Writes the files that the layer `id` needs, and returns the mount options that name them. A
+    /// layer that was pulled with a login keeps it if nothing newer is known.
     pub fn options(&self, id: u64, image: &str, host: &Host) -> io::Result<Vec<String>> {
         let mut options = Vec::new();
         let user = self.path(id, "user");
@@ -111,7 +111,7 @@ impl Logins {
         self.folder.join(format!("{id}.{kind}"))
     }
 
-    /// Call this when the layer is gone.
+    /// Removes the files of a layer that is gone.
     pub fn forget(&self, id: u64) {
         for kind in ["user", "token", "headers", "authorities"] {
             let _ = fs::remove_file(self.path(id, kind));
@@ -119,7 +119,7 @@ impl Logins {
     }
 }
 
-/// A comma ends a mount option unless it is preceded by a backslash.
+/// Escapes a path for a mount option, which an unescaped comma would end.
 pub fn escaped(path: &Path) -> String {
     path.display()
         .to_string()

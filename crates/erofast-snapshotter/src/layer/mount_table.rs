@@ -20,7 +20,8 @@ pub fn mounted(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(paths.filter(|path| path.parent() == Some(folder)).collect())
 }
 
-/// Blanks and other special characters are written as a backslash and three octal digits.
+/// Decodes a field in which blanks and other special characters are written as a backslash and
+/// three octal digits.
 fn unescaped(mut field: &[u8]) -> Vec<u8> {
     let mut path = Vec::new();
     while let [first, rest @ ..] = field {
@@ -35,14 +36,14 @@ fn unescaped(mut field: &[u8]) -> Vec<u8> {
     path
 }
 
-/// The answer of a mount.
+/// Whether a mount answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// It answers.
+    /// The mount answers.
     Answers,
-    /// Its server is gone.
+    /// The mount's server is gone.
     Dead,
-    /// It did not answer in time.
+    /// The mount did not answer in time.
     Silent,
 }
 

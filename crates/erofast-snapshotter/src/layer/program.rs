@@ -1,4 +1,4 @@
-//! The program `erofast`: started with a time limit; and its output.
+//! Runs the program `erofast` with a time limit, and returns its output.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -13,20 +13,20 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::MemfdFlags;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
-/// Time between the signal to end and the one that kills.
+/// Time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// How long checking the options may take; after that they are accepted.
 const CHECK: Duration = Duration::from_secs(20);
 
-/// An image that no cache has, for a mount that asks no server.
+/// An image that no cache has, for a mount that contacts no server.
 const NO_IMAGE: &str = "oci://127.0.0.1:1/none@sha256:\
     0000000000000000000000000000000000000000000000000000000000000000#blob";
 
-/// The most bytes of its output that are read.
+/// How many bytes of the program's output are read.
 const MOST: u64 = 16 << 20;
 
-/// `erofast`.
+/// The program `erofast`.
 #[derive(Clone, Debug)]
 pub struct Program(PathBuf);
 
@@ -47,8 +47,7 @@ impl Program {
         version.map(drop)
     }
 
-    /// Checks mount options: the program is asked for a mount that must fail. The error is one
-    /// line.
+    /// Checks mount options with a mount that must fail. The error is one line.
     pub fn check_options(&self, options: &[String], folder: &Path) -> Result<(), String> {
         let all = [options, &["offline=on".into()]].concat().join(",");
         let arguments = ["mount", "-o", &all, NO_IMAGE].map(OsStr::new);
@@ -67,8 +66,8 @@ impl Program {
         }
     }
 
-    /// Runs it until `deadline` at most. Returns its standard output, or one line that says why it
-    /// failed.
+    /// Runs the program until `deadline` at the latest. Returns its standard output, or one line
+    /// that says why it failed.
     pub fn run(&self, arguments: &[&OsStr], deadline: Instant) -> Result<Vec<u8>, String> {
         let failed = |error: io::Error| format!("cannot start {}: {error}", self.0.display());
         let (mut out, mut errors) = (buffer().map_err(failed)?, buffer().map_err(failed)?);
@@ -93,7 +92,7 @@ impl Program {
     }
 }
 
-/// Memory as a file: unlike with a pipe, a process that keeps it open does not keep anyone waiting.
+/// A file in memory: unlike with a pipe, nobody has to wait for a process that keeps it open.
 fn buffer() -> io::Result<File> {
     Ok(rustix::fs::memfd_create("erofast-output", MemfdFlags::CLOEXEC)?.into())
 }
@@ -113,13 +112,13 @@ fn last_line(errors: &mut File, status: ExitStatus) -> String {
     line.map_or_else(|| format!("erofast ended with {status}"), str::to_owned)
 }
 
-/// Its exit status, or none if it had to be killed.
+/// Waits for the child. Returns its exit status, or `None` if it had to be killed.
 fn wait(child: &mut Child, deadline: Instant) -> io::Result<Option<ExitStatus>> {
     if ends_by(child, deadline)? {
         return child.wait().map(Some);
     }
     if let Some(pid) = Pid::from_raw(child.id().cast_signed()) {
-        // The program removes its mount.
+        // On SIGTERM, the program removes its mount.
         let _ = kill_process(pid, Signal::TERM);
     }
     if !ends_by(child, Instant::now() + GRACE)? {

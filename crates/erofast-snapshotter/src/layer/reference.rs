@@ -34,7 +34,7 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// The layer that the labels name; none if they name no layer.
+    /// The layer that the labels name; `None` if they name no layer.
     pub fn of(labels: &Labels) -> Result<Option<Self>, Failure> {
         let named = LABELS
             .iter()

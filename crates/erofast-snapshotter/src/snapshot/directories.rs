@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::record::Usage;
 
-/// The folder below the root of the snapshotter.
+/// The folder `snapshots` below the root of the snapshotter.
 #[derive(Debug, Clone)]
 pub struct Directories(PathBuf);
 
@@ -38,8 +38,8 @@ impl Directories {
         self.of(id).join("work")
     }
 
-    /// Creates both, unless they exist. The root of the files is like `like`, or belongs to
-    /// `owner`.
+    /// Creates both directories, unless they exist. The directory of the files has the owner and
+    /// the mode of `like`, or belongs to `owner`.
     pub fn make(&self, id: u64, like: Option<&Path>, owner: Option<(u32, u32)>) -> io::Result<()> {
         let files = self.files(id);
         match fs::create_dir_all(self.work(id)).and_then(|()| fs::create_dir(&files)) {

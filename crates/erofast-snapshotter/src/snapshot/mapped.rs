@@ -16,7 +16,7 @@ use sys::mapped_owners::mount_mapped;
 use super::mounts::Mappings;
 use crate::layer::mount_table::detach;
 
-/// Below the root of the snapshotter.
+/// The folder `mapped` below the root of the snapshotter.
 #[derive(Debug)]
 pub struct Mapped(PathBuf);
 
@@ -33,14 +33,15 @@ impl Mapped {
         self.0.join(id.to_string())
     }
 
-    /// The layers of a snapshot, with its owners.
+    /// Clones the mounts of a snapshot's layers with these mappings, and returns the paths of the
+    /// clones.
     pub fn make(
         &self,
         id: u64,
         layers: &[PathBuf],
         mappings: &Mappings,
     ) -> io::Result<Vec<PathBuf>> {
-        // A layer may have been mounted anew since the last time.
+        // A layer may have been mounted again since the last call.
         self.remove(id)?;
         let namespace = user_namespace(mappings)?;
         let mut clones = Vec::new();
@@ -78,8 +79,8 @@ impl Mapped {
     }
 }
 
-/// A namespace of a process that only waits, with these mappings. The namespace disappears when
-/// nobody has it open.
+/// A user namespace with these mappings, created by a process that then ends. The namespace
+/// disappears when nobody has it open.
 fn user_namespace(mappings: &Mappings) -> io::Result<File> {
     let mut process = Command::new("unshare")
         .args(["--user", "cat"])
@@ -95,7 +96,7 @@ fn user_namespace(mappings: &Mappings) -> io::Result<File> {
 }
 
 fn mapped_namespace(process: &mut Child, mappings: &Mappings) -> io::Result<File> {
-    // It answers once it is in its namespace.
+    // The process answers once it is in its namespace.
     if let (Some(input), Some(output)) = (&mut process.stdin, &mut process.stdout) {
         input.write_all(b"\n")?;
         output.read_exact(&mut [0])?;

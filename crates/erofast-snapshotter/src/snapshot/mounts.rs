@@ -11,7 +11,7 @@ const LABELS: [&str; 2] = [
     "containerd.io/snapshot/gidmapping",
 ];
 
-/// Owners of files as a user namespace maps them: `CONTAINER:HOST:SIZE`, several with commas.
+/// Owners of files as a user namespace maps them: `CONTAINER:HOST:SIZE`, separated by commas.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mappings {
     /// Mapping of user IDs.
@@ -54,7 +54,7 @@ pub struct Upper {
     pub work: PathBuf,
 }
 
-/// The mounts of `layers`, the top one first, below `upper`; read-only without one.
+/// The mounts of `layers`, the top one first, below `upper`; read-only without `upper`.
 pub fn mounts(layers: &[PathBuf], upper: Option<&Upper>) -> Vec<Mount> {
     vec![match (layers, upper) {
         ([], Some(upper)) => bind(&upper.files, "rw"),

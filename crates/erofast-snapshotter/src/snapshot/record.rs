@@ -37,24 +37,24 @@ pub struct Usage {
 pub struct Record {
     /// The number of its directory, which no other snapshot ever gets.
     pub id: u64,
-    /// Its kind.
+    /// The kind of the snapshot.
     pub kind: Kind,
     /// The name of the snapshot below; empty if there is none.
     pub parent: String,
-    /// Its labels.
+    /// The labels of the snapshot.
     pub labels: Labels,
-    /// Since 1970.
+    /// When the snapshot was created, as time since 1970.
     pub created: Duration,
-    /// Since 1970.
+    /// When the snapshot was last updated, as time since 1970.
     pub updated: Duration,
-    /// The digest of the mounted layer; none if its files are in a directory.
+    /// The digest of the mounted layer; `None` if the snapshot's files are in a directory.
     pub layer: Option<String>,
     /// The usage of a committed directory.
     pub usage: Usage,
 }
 
 impl Record {
-    /// A record that begins now.
+    /// The record of a snapshot that is being created.
     pub fn new(id: u64, kind: Kind, parent: &str, labels: Labels) -> Self {
         let now = now();
         Self {
@@ -70,7 +70,7 @@ impl Record {
     }
 }
 
-/// A layer that is mounted, or was.
+/// A layer that is or was mounted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LayerRecord {
     /// The number of its mount directory, which no other layer ever gets.

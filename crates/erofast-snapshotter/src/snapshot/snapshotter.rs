@@ -18,7 +18,7 @@ use crate::metrics::{Metrics, Outcome};
 
 type Result<T> = std::result::Result<T, Failure>;
 
-/// The snapshotter.
+/// Executes containerd's calls.
 #[derive(Debug)]
 pub struct Snapshotter {
     store: Arc<Store>,
@@ -80,7 +80,7 @@ impl Snapshotter {
             match self.commit_mounted(&target, parent, &labels, deadline) {
                 Ok(false) => {}
                 Ok(true) => return Err(Failure::AlreadyExists(format!("snapshot {target}"))),
-                // Let containerd try: every image should run.
+                // Let containerd unpack the layer: every image should run.
                 Err(Failure::Unavailable(why)) => self.metrics.log(&why),
                 Err(other) => return Err(other),
             }
@@ -88,7 +88,8 @@ impl Snapshotter {
         self.create(key, Kind::Active, parent, labels, deadline)
     }
 
-    /// Whether the chain of layers `target` now exists as a snapshot.
+    /// Mounts the layer that the labels name, and commits it as `target`, the name of its chain of
+    /// layers. Returns whether that snapshot exists now.
     fn commit_mounted(
         &self,
         target: &str,
@@ -132,7 +133,7 @@ impl Snapshotter {
         committed
     }
 
-    /// The manifest whose layer may be converted, and the deadline.
+    /// The manifest of a layer that may be converted, and the deadline of the conversion.
     fn conversion<'w>(&self, wanted: &'w Wanted, parent: &str) -> Option<(&'w str, Instant)> {
         let manifest = wanted.manifest.as_deref()?;
         let is_left = !parent.is_empty() && self.layers.is_for_containerd(&wanted.digest);
@@ -140,7 +141,7 @@ impl Snapshotter {
         Some((manifest, last))
     }
 
-    /// Mounts a layer as it is, or else converted.
+    /// Mounts a layer as it is if it is EROFS, or converted if it may be converted.
     fn mount(
         &self,
         held: &Held<'_>,
@@ -181,8 +182,9 @@ impl Snapshotter {
         }))
     }
 
-    /// The name is that of the chain. On top of another parent, which has the same layers unpacked,
-    /// it needs another name; containerd finds it by its label.
+    /// Commits a layer under the name of its chain. If the chain already exists on another parent,
+    /// which has the same layers unpacked, the name must differ; containerd finds the snapshot by
+    /// its label.
     fn insert_layer(
         &self,
         target: &str,
@@ -214,7 +216,7 @@ impl Snapshotter {
         labels: Labels,
         deadline: Instant,
     ) -> Result<Vec<Mount>> {
-        // Recorded first: a directory without an owner is removed.
+        // Record the snapshot first, since a directory without a record is removed.
         let record = self.store.insert(key, kind, parent, labels, None)?;
         self.mounts_of(&record, deadline).inspect_err(|_| {
             if self.store.remove(key).is_ok() {
@@ -223,8 +225,8 @@ impl Snapshotter {
         })
     }
 
-    /// The mounts of a container's snapshot. Layers below it that are not mounted, such as after a
-    /// reboot, are mounted.
+    /// The mounts of a container's snapshot. Layers below it that are not mounted, as after a
+    /// reboot, are mounted first.
     pub fn mounts(&self, key: &str) -> Result<Vec<Mount>> {
         let record = self.store.snapshot(key)?;
         if record.kind == Kind::Committed {
@@ -255,7 +257,7 @@ impl Snapshotter {
         })
     }
 
-    /// Directories of the layers from `parent` down, all of which get mounted.
+    /// Directories of the layers from `parent` down; layers that are not mounted are mounted.
     fn below(&self, parent: &str, deadline: Instant) -> Result<Vec<PathBuf>> {
         let (mut paths, mut name) = (Vec::new(), parent.to_owned());
         while !name.is_empty() {
@@ -302,7 +304,8 @@ impl Snapshotter {
     pub fn remove(&self, key: &str) -> Result<()> {
         let record = self.store.remove(key)?;
         if let Some(digest) = &record.layer {
-            // If somebody is mounting it just now, a later clean-up checks whether it is unused.
+            // If somebody is mounting the layer just now, a later clean-up checks whether it is
+            // unused.
             let held = self.layers.hold(digest, self.deadline());
             return held.map_or(Ok(()), |held| held.release_if_unused());
         }
@@ -353,8 +356,7 @@ impl Snapshotter {
     /// Removes directories and mounts that belong to no snapshot.
     pub fn cleanup(&self) -> Result<()> {
         self.layers.clean()?;
-        // The directories are read first: the owner of a directory is recorded before it is
-        // created.
+        // Read the directories first: a snapshot is recorded before its directory is created.
         let failed = "cannot clean up directories of snapshots";
         let present = self.directories.present();
         let mut present = present.map_err(Failure::at(failed))?;

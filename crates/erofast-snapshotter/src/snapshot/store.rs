@@ -22,7 +22,7 @@ type Table<'t> = redb::Table<'t, &'static str, &'static [u8]>;
 pub struct Store(Database);
 
 impl Store {
-    /// Opens or creates it. Only one process at a time can have it open.
+    /// Opens or creates the database. Only one process at a time can have it open.
     pub fn open(path: &Path) -> Result<Self> {
         let failed = || format!("cannot open the database {}", path.display());
         let database = Database::create(path).map_err(|error| {
@@ -39,7 +39,7 @@ impl Store {
         Ok(store)
     }
 
-    /// Runs one transaction: everything or, on failure, nothing.
+    /// Runs one transaction, which changes nothing if it fails.
     fn write<T>(
         &self,
         change: impl FnOnce(
@@ -107,8 +107,8 @@ impl Store {
         })
     }
 
-    /// The layer with this digest, which is recorded first if it is not known. The record keeps the
-    /// image and manifest of the last call.
+    /// Returns the record of the layer with this digest, and creates it if there is none. The
+    /// record has the image and the manifest of the last call.
     pub fn insert_layer(
         &self,
         digest: &str,

@@ -31,7 +31,7 @@ pub struct Machine {
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        // Containers left by a failed test, by the names of their namespaces.
+        // Remove containers left by a failed test, in each of these namespaces.
         for namespace in ["k8s.io", "default"] {
             let tasks = self.try_ctr(&["-n", namespace, "tasks", "list", "-q"]);
             for task in tasks.unwrap_or_default().lines() {
@@ -118,12 +118,12 @@ fn quiet(command: &mut Command, log: &Path) -> Child {
 }
 
 impl Machine {
-    /// Returns none, and prints a line, if something is missing.
+    /// Returns `None`, after printing why, if something is missing.
     pub fn start() -> Option<Machine> {
         Machine::start_with(&[])
     }
 
-    /// The snapshotter has these arguments as well.
+    /// Starts the snapshotter with additional arguments.
     pub fn start_with(arguments: &[&str]) -> Option<Machine> {
         if !mounts() {
             return None;
@@ -167,7 +167,7 @@ impl Machine {
         eventually("containerd does not start again", || self.cri.answers());
     }
 
-    /// Its output; none if it fails.
+    /// The output of a `ctr` command; `None` if it fails.
     pub fn try_ctr(&self, arguments: &[&str]) -> Option<String> {
         let socket = self.node.path("containerd.sock");
         let mut ctr = Command::new("ctr");
@@ -181,7 +181,7 @@ impl Machine {
         run(Command::new("ctr").arg("-a").arg(socket).args(arguments))
     }
 
-    /// Compares the output of `sha256sum`.
+    /// Compares the output of `sha256sum` with the known checksums.
     pub fn compare(&self, printed: &str) {
         let seen = printed.lines().filter_map(|line| line.split_once("  "));
         let seen: Vec<_> = seen
@@ -238,7 +238,7 @@ impl Machine {
         )
     }
 
-    /// Media type, bytes, and the digest of the unpacked bytes.
+    /// An EROFS layer: its media type, its bytes, and the digest of the unpacked bytes.
     fn erofs(&self) -> Layer {
         let image = self.node.path("base.erofs");
         if !image.exists() {
@@ -361,7 +361,8 @@ pub fn containerd_version() -> u32 {
     number.and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// From 1.2 on. Without runc, another reason is printed.
+/// Whether runc maps the owners of mounts, as it does from 1.2 on. Without runc, another reason is
+/// printed.
 pub fn runc_maps_owners() -> bool {
     let features = Command::new("runc").arg("features").output();
     features.map_or(true, |output| {
@@ -435,7 +436,7 @@ fn configure(node: &Node, address: &str) {
     fs::write(node.path("containerd.toml"), text).unwrap();
 }
 
-/// The configuration version of containerd 1, and its sections.
+/// The configuration of containerd 1: the version of its format, and its sections.
 fn version_2(place: &str, address: &str) -> (u32, String) {
     let text = format!(
         r#"
@@ -459,7 +460,7 @@ fn version_2(place: &str, address: &str) -> (u32, String) {
     (2, text)
 }
 
-/// The configuration version of containerd 2, and its sections.
+/// The configuration of containerd 2: the version of its format, and its sections.
 fn version_3(place: &str, address: &str) -> (u32, String) {
     let platform = match std::env::consts::ARCH {
         "x86_64" => "linux/amd64",

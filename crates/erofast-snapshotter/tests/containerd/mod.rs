@@ -72,7 +72,8 @@ fn pods_run_from_the_registry_and_do_not_notice_that_the_snapshotter_dies() {
         .cri
         .exec(&pods[1], &["/bin/busybox", "cat", "/above"]);
     assert_eq!(printed.unwrap(), "mixed\n");
-    // ctr has another way to ask. containerd waits before it connects to the snapshotter again.
+    // `ctr` asks for snapshots in another way. containerd pauses before it reconnects to the
+    // snapshotter.
     let run = [
         "-n",
         "k8s.io",
@@ -140,7 +141,7 @@ fn an_ordinary_image_is_converted_and_runs() {
     machine.cri.remove(&pod).unwrap();
 }
 
-/// `ctr pull` tells a snapshotter nothing about registries: layers are unpacked, and run.
+/// `ctr pull` tells a snapshotter nothing about registries, so containerd unpacks the layers.
 #[test]
 fn an_ordinary_image_is_unpacked_and_runs_by_ctr() {
     let Some(machine) = Machine::start() else {
