@@ -28,7 +28,7 @@ pub fn refused(response: &Response, remedy: Option<String>) -> Failure {
     }
 }
 
-/// Who answered: a proxy answers 407; anything else is attributed to the server.
+/// Who sent the answer: 407 comes from a proxy; any other status is attributed to the server.
 fn answerer(response: &Response) -> String {
     let asks = response.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED;
     let proxy = proxy::of(response.url()).filter(|_| asks);
@@ -88,8 +88,8 @@ pub async fn begin(mut response: Response, least: usize) -> Result<Vec<u8>, Fail
     Ok(begin)
 }
 
-/// All bytes of a launch profile, or one byte more than the limit if it is too long; only the
-/// beginning if the answer is not a profile.
+/// The bytes of a launch profile, cut off one byte after the limit if it is too long. Reading stops
+/// early if the answer does not start with `begin`.
 pub async fn few(mut response: Response, begin: Option<&[u8]>) -> Result<Vec<u8>, Failure> {
     let mut body = Vec::new();
     while body.len() <= LONGEST

@@ -18,7 +18,7 @@ const LONGEST: usize = 1 << 20;
 pub enum Challenge {
     /// User and password.
     Basic,
-    /// A token from `realm`, for the parameters.
+    /// A token, which is requested from `realm` with these parameters.
     Bearer {
         realm: String,
         parameters: Vec<(String, String)>,

@@ -24,7 +24,7 @@ impl Client {
         Client { number, replies }
     }
 
-    /// Sends a reply. It is dropped if the reader is gone or does not take its replies.
+    /// Sends a reply. The reply is dropped if the reader is gone or does not read its replies.
     pub fn reply(&self, reply: Reply) {
         let _ = self.replies.try_send(reply);
     }

@@ -40,8 +40,8 @@ fn is_plain(url: &Url, options: &Options) -> bool {
     })
 }
 
-/// Checks that passwords and tokens are sent only over TLS, except for a registry that is used
-/// without it.
+/// Checks that passwords and tokens are sent only over TLS, except to a registry that may be
+/// contacted without it.
 pub fn check_scheme(url: &Url, options: &Options) -> Result<(), Failure> {
     match url.scheme() {
         "https" => Ok(()),

@@ -86,7 +86,7 @@ impl Failure {
         }
     }
 
-    /// Puts the subject of the line in front of it.
+    /// Puts the subject of the message in front of its text.
     pub fn about(self, what: impl std::fmt::Display) -> Failure {
         Failure {
             text: format!("{what}: {}", self.text),
@@ -155,7 +155,7 @@ pub fn is_of_tls(error: &reqwest::Error) -> bool {
     errors.any(|error| !matches!(error, rustls::Error::InvalidMessage(_)))
 }
 
-/// Text that a terminal shows unchanged, truncated to a readable length.
+/// Escapes what a terminal would interpret, and truncates the text to a readable length.
 fn one_line(text: &str) -> String {
     let mut line = String::new();
     for char in text.chars() {

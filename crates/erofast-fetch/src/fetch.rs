@@ -346,8 +346,9 @@ impl Fetch {
         format!("{}: bytes {first}-{}: {why}", self.source, end - 1)
     }
 
-    /// Why a reader need not wait for these blocks: it has already waited for them or, with
-    /// [`Options::gives_up`], others have waited for theirs and nothing has arrived since.
+    /// Why a reader need not wait for these blocks: a reader has just waited for them and got an
+    /// error or, with [`Options::gives_up`], a reader has waited for other blocks and nothing has
+    /// arrived since.
     fn was_given_up(&self, asked: &Asked) -> Option<String> {
         if asked.class != Class::Demand {
             return None;

@@ -1,6 +1,7 @@
 //! First blocks of the other layers and devices of an image, requested together with its own.
 //!
-//! The parent opens the files one after another, which would otherwise take a round trip each.
+//! The parent opens the files one after another, and each of them would otherwise cost a round
+//! trip.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -98,7 +98,7 @@ fn send(fetch: &Fetch, bytes: &[u8]) {
         Ok(file)
     };
     fetch.link.note_profile();
-    // Without a profile, launches are learned.
+    // If this fails, the mount learns launches without the profile.
     if let Ok(file) = in_memory() {
         fetch.report_launches(&file);
     }

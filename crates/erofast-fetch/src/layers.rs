@@ -189,10 +189,10 @@ impl Layers {
         }
     }
 
-    /// The layers of an image. A single layer is the image, whatever its media type, unless that
-    /// says that it is compressed. If one EROFS layer is above uncompressed ones, those are its
-    /// devices. Everything else must consist of EROFS layers and archives; if an archive may be
-    /// compressed, its diff ID is requested.
+    /// The layers of an image. A single layer is the image, whatever its media type, unless the
+    /// media type says that the layer is compressed. If there is one EROFS layer and the others are
+    /// not compressed, these are its devices. Otherwise all layers must be EROFS or archives; if
+    /// one of the archives may be compressed, `diff_ids` is called.
     pub async fn choose(
         listed: &[Descriptor],
         diff_ids: impl AsyncFnOnce() -> Result<Vec<String>, Failure>,

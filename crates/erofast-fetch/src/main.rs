@@ -90,7 +90,7 @@ fn die_of_panics() {
     }));
 }
 
-/// The first packet from standard input, if that is a socket and has one.
+/// The first packet from standard input, if that is a socket on which a packet has arrived.
 fn first(socket: OwnedFd) -> Option<(OwnedFd, (Order, Vec<OwnedFd>))> {
     let order = receive(&socket).ok()??;
     Some((socket, order))

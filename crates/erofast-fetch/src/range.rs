@@ -13,7 +13,7 @@ use crate::http::{check_identity, check_range};
 use crate::link::Flight;
 use remote_image::store::blocks;
 
-/// Why a server that does not support ranges is useless.
+/// The message if the server does not support ranges.
 pub const NO_RANGES: &str = "the server does not support range requests (mount -o fetch=whole, or \
                              --fetch whole, fetches the whole image first)";
 

@@ -42,8 +42,8 @@ impl Verification {
         }
     }
 
-    /// Notes that this many bytes arrived. Returns true if all have arrived, and must be compared
-    /// now.
+    /// Notes that this many bytes arrived. Returns true if all bytes have arrived and must now be
+    /// compared.
     pub fn arrived(&self, bytes: u64, room: &Room) -> bool {
         self.left.set(self.left.get().saturating_sub(bytes));
         if self.left.get() > 0 || self.running.get() {

@@ -33,7 +33,7 @@ pub struct Asked {
     pub class: Class,
     /// Blocks that are still missing.
     pub missing: BTreeSet<u64>,
-    /// The block at which more is read ahead.
+    /// The block at which the reader reports its progress, so that more is read ahead.
     pub mark: Option<u64>,
     /// Blocks in the order in which they are wanted; those present are removed from the front.
     order: VecDeque<Range<u64>>,
@@ -157,7 +157,8 @@ impl Waiting {
         self.in_flight.contains(&block)
     }
 
-    /// Whether blocks of a launch profile are being fetched. A profile predicts more than reads do.
+    /// Whether blocks of a launch profile are being fetched. A profile is a better prediction than
+    /// earlier reads.
     pub fn has_profile(&self) -> bool {
         self.asked.iter().any(|asked| asked.class == Class::Profile)
     }

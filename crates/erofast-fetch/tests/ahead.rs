@@ -54,7 +54,7 @@ fn the_rest_of_an_image_comes_while_its_reader_does_something_else() {
     assert_eq!(file.counters().unwrap().unread_bytes, 0);
 }
 
-/// It would displace blocks that readers need.
+/// The rest would displace blocks that readers need.
 #[test]
 fn on_a_full_disk_the_rest_of_an_image_is_left() {
     let Some(small) = SmallDisk::mount() else {

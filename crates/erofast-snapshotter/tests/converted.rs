@@ -32,7 +32,7 @@ impl Image {
         }
     }
 
-    /// Adds a layer: an archive of the file or folder `named`, beside which there are these files.
+    /// Writes these files, and adds an archive of the file or folder `named` among them as a layer.
     fn add(&mut self, files: &[(&str, &str)], named: &str) -> String {
         let number = self.layers.len();
         let folder = self.place.path().join(number.to_string());

@@ -351,7 +351,7 @@ impl Site {
         format!("{}/tools:v1", self.registry.0.address)
     }
 
-    /// Adds another image to the same repository, whose bytes are not EROFS.
+    /// Adds another image, whose bytes are not EROFS, to the same repository.
     pub fn other(&self) -> String {
         let bytes = vec![b'x'; 100_000];
         self.registry

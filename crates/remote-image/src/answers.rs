@@ -151,8 +151,8 @@ fn is_whole(source: &ImageUrl, options: &Options, identity: &Identity) -> bool {
     own.or_else(shared).is_some_and(|store| store.is_whole())
 }
 
-/// Removes answers whose images are gone from the cache in this directory, and all but the latest
-/// ones.
+/// From the cache in this directory, removes answers whose images are gone, and of the others all
+/// but the latest `MOST`.
 pub fn prune(root: &Path) {
     let Ok(files) = fs::read_dir(root.join(DIRECTORY)) else {
         return;

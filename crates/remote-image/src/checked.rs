@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// change of the file they were seen to match.
 const BLOCKS: u64 = 32;
 
-/// How many words are allocated together, when one of their blocks is read: a server chooses the
-/// number of blocks.
+/// Number of words that are allocated together, only when one of their blocks is read: the server
+/// chooses the number of blocks, so the whole set may be large.
 const WORDS: u64 = 512;
 
 /// The set of checked blocks, which needs no lock.

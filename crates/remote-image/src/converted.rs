@@ -118,7 +118,7 @@ fn begin_in(root: &Path, source: &ImageUrl, options: &Options, diff_id: &str) ->
         Err(Errno::WOULDBLOCK) => return Ok(Begun::Elsewhere),
         locked => locked?,
     }
-    // The previous holder of the lock has removed it.
+    // The previous holder of the lock has removed the file.
     if lock.metadata()?.nlink() == 0 {
         return Ok(Begun::Elsewhere);
     }

@@ -67,7 +67,7 @@ struct Image {
 #[derive(Debug)]
 struct Process {
     child: Child,
-    /// The process that started the fetcher. Only that process ends it, and not a fork.
+    /// The process that started the fetcher. Only that process ends the fetcher; its forks do not.
     parent: u32,
     socket: OwnedFd,
 }

@@ -1,6 +1,7 @@
 //! The positions at which readers report their progress.
 //!
-//! A reader whose bytes are present requests none, so the fetcher would not know that it continues.
+//! A reader whose bytes are present requests none, so without these reports the fetcher would not
+//! know that the reader continues.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

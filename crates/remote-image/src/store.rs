@@ -79,7 +79,7 @@ impl Store {
         Ok(self.entry(block)? != 0)
     }
 
-    /// Reads unchecked bytes at an offset; returns false if the file ends before them.
+    /// Reads bytes at an offset without checking them; returns false if the file is too short.
     pub fn read(&self, bytes: &mut [u8], offset: u64) -> io::Result<bool> {
         read_exact(&self.data, bytes, offset)
     }
@@ -103,7 +103,7 @@ impl Store {
         self.note(block, 0)
     }
 
-    /// Makes all blocks absent that do not match their checksums. Returns whether there were any.
+    /// Makes all blocks that do not match their checksums absent. Returns whether there were any.
     pub fn forget_damaged(&self) -> io::Result<bool> {
         let mut is_damaged = false;
         for block in 0..self.count() {
@@ -128,7 +128,8 @@ impl Store {
         self.map.set_len(0)
     }
 
-    /// Records after the end of the map that the bytes of all blocks match the image's digest.
+    /// Records that the bytes of all blocks match the image's digest, in an entry after the last
+    /// block's.
     pub fn mark_verified(&self) -> io::Result<()> {
         self.note(self.count(), 1)
     }
@@ -214,7 +215,7 @@ fn checksum(bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot(bytes).max(1)
 }
 
-/// Reads all of `bytes`; returns false if the file ends before them.
+/// Reads all of `bytes`; returns false if the file is too short.
 fn read_exact(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<bool> {
     match file.read_exact_at(bytes, offset) {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),

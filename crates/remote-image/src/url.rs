@@ -135,7 +135,7 @@ pub enum Offline {
     Off,
 }
 
-/// What is fetched before a reader asks for it, apart from what follows a sequential reader.
+/// What is fetched before a reader asks for it, apart from read-ahead for sequential readers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ahead {
     /// Nothing.
@@ -167,9 +167,9 @@ pub struct Options {
     pub offline: Offline,
     /// How long a read may wait without receiving a byte of its blocks.
     pub timeout: Duration,
-    /// After a read has waited this long, other reads fail immediately for the same length of time.
-    /// This is for commands, which continue with what they can read; readers of a mount wait until
-    /// the server is back.
+    /// After a read has waited for `timeout`, other reads fail immediately for the same length of
+    /// time. This is for commands, which continue with what they can read; readers of a mount wait
+    /// until the server is back.
     pub gives_up: bool,
     /// A file with `Name: value` lines that are sent with each request to the origin of the URL.
     pub header_file: Option<PathBuf>,

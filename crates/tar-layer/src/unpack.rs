@@ -194,7 +194,7 @@ impl<R: Read> Input<R> {
     }
 }
 
-/// The fault of an archive, with a header's number as text.
+/// Describes the fault of an archive, and shows a malformed number as text.
 fn fault(error: &ParseError) -> String {
     match error {
         ParseError::Header(HeaderError::InvalidOctal(field)) => {
@@ -322,7 +322,8 @@ fn decimal(text: &str) -> Option<Time> {
     })
 }
 
-/// Attributes that containerd sets. Those of overlayfs would be mistaken for marks of the layer.
+/// Attributes that containerd sets, except those of overlayfs, which would be mistaken for the
+/// layer's marks.
 fn extended(parsed: &ParsedEntry<'_>) -> std::collections::BTreeMap<Box<str>, Box<[u8]>> {
     let is_settable = |name: &str| {
         let acl = ["system.posix_acl_access", "system.posix_acl_default"];
@@ -362,8 +363,8 @@ impl Layer<'_> {
         }
         let names = clean(&entry.path);
         let Some((&base, parents)) = names.split_last() else {
-            // containerd creates the root with attributes of its own, and takes only the time from
-            // here.
+            // containerd creates the root with fixed attributes, and takes only the time from this
+            // entry.
             self.tree.inode_mut(ROOT).attributes.mtime = entry.attributes.mtime;
             return input.copy(entry.stored, io::sink(), &entry.path);
         };

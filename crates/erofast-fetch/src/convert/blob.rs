@@ -116,8 +116,8 @@ impl Pace {
     }
 }
 
-/// Checks that an answer continues at `done`. A server without ranges may send the whole blob if
-/// nothing has arrived yet.
+/// Checks that an answer continues at `done`. A server that does not support ranges may send the
+/// whole blob if nothing has arrived yet.
 fn check(response: &Response, done: u64, length: u64) -> Result<(), Failure> {
     match response.status() {
         StatusCode::PARTIAL_CONTENT => match http::identity(response)?.length {

@@ -58,14 +58,15 @@ const PROGRAMS: [&str; 8] = [
     "/usr",
 ];
 
-/// What the C library reads: where libraries are, how many CPUs there are, and random numbers.
+/// Files that tell the C library where libraries are and how many CPUs there are, and a source of
+/// random numbers.
 const READ: [&str; 3] = [
     "/etc/ld.so.cache",
     "/sys/devices/system/cpu",
     "/dev/urandom",
 ];
 
-/// Runs the process's task, if it is one of the two.
+/// Runs the task that the arguments name, if this process was started to convert.
 pub fn run() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next()? != CONVERT {
@@ -138,7 +139,7 @@ fn unpack(most: u64) -> Result<String, String> {
     };
     let rewritten = tar_layer::rewrite(&mut archive, &contents, output, limits);
     let rest = match rewritten {
-        // If mkfs.erofs has ended, its own error output says why.
+        // Writing fails if mkfs.erofs has ended; its own error output then says why.
         Ok(()) | Err(Error::Write(_)) => io::copy(&mut archive, &mut io::sink()).map(drop),
         Err(Error::Read(error)) => Err(error),
         Err(Error::Content(_)) => Err(archive.too_long()),
@@ -151,8 +152,8 @@ fn unpack(most: u64) -> Result<String, String> {
     }
 }
 
-/// How the layer that begins with these bytes is packed. Media types may be wrong: runtimes look at
-/// the bytes, too.
+/// How the layer that begins with these bytes is packed. Media types may be wrong, so runtimes look
+/// at the bytes as well.
 fn packing(begin: &[u8]) -> Packing {
     match *begin {
         [0x1f, 0x8b, 8, ..] => Packing::Gzip,
@@ -228,7 +229,8 @@ fn make(program: &Path) -> Result<(), String> {
     confine(&rules)
 }
 
-/// The directory of a program that is not part of the system, and those of its libraries.
+/// The directories of a program and its libraries, in case it is not installed in the system's
+/// directories.
 fn beside(program: &Path) -> Vec<PathBuf> {
     let real = program.canonicalize().unwrap_or_default();
     let Some(directory) = real.parent() else {

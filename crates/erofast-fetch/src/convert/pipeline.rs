@@ -100,7 +100,7 @@ fn in_path() -> Option<PathBuf> {
     })
 }
 
-/// What the program prints with these options.
+/// The output of the program when it is started with these options.
 async fn ask(path: &Path, options: &[&str], empty: &Path) -> Result<String, Failure> {
     let mut command = maker(path, empty);
     command
@@ -123,7 +123,7 @@ fn version(text: &str) -> Option<([u32; 2], String)> {
     })
 }
 
-/// The command that starts this program, which confines itself and becomes another one.
+/// The command that starts this program again, which then confines itself and becomes `program`.
 fn maker(program: &Path, directory: &Path) -> Command {
     let mut command = own();
     command.args([OsStr::new(MAKE), program.as_os_str()]);
@@ -131,8 +131,8 @@ fn maker(program: &Path, directory: &Path) -> Command {
     command
 }
 
-/// The command that starts this program to convert. The new processes inherit nothing of the
-/// environment except the search paths of programs and libraries.
+/// The command that starts this program to convert. The new processes inherit nothing from the
+/// environment except the search paths for programs and libraries.
 fn own() -> Command {
     let mut command = Command::new("/proc/self/exe");
     command.arg(CONVERT).env_clear();
@@ -203,8 +203,8 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// Starts the processes; the image is made in `directory`. The layer is to be written to the
-    /// sender.
+    /// Starts the processes; the image is made in `directory`. The caller must write the layer to
+    /// the sender.
     pub fn start(
         mkfs: &Mkfs,
         layer: &TarLayer,
@@ -252,7 +252,7 @@ impl Pipeline {
     }
 }
 
-/// The reason why a process failed: its error output, or otherwise how it ended.
+/// The reason why a process failed: its error output or, if it printed none, how it ended.
 fn reason(what: &str, said: &[&str], status: Option<ExitStatus>) -> String {
     let is_error = |line: &&&str| line.contains("<E>");
     let line = said

@@ -126,7 +126,8 @@ impl Place {
         }
     }
 
-    /// The single line for an image that cannot be opened; nothing of it may be left.
+    /// The single line for an image that cannot be opened; the cache must hold no unfinished layers
+    /// afterwards.
     pub(crate) fn refused(&self, version: &str) -> String {
         let line = self.start(version).unwrap_err().to_string();
         assert!(line.starts_with(&self.registry.url(version)), "{line}");

@@ -440,7 +440,7 @@ fn a_program_that_is_missing_too_old_or_fails_is_one_line() {
     assert!(line.contains("the image cannot be kept: "), "{line}");
 }
 
-/// Whatever the server does in the middle of the stream, and however often.
+/// This must succeed whatever the server does in the middle of the stream, and however often.
 #[test]
 fn a_stream_that_breaks_off_goes_on_where_it_was() {
     let place = Place::new(COPY);

@@ -22,13 +22,13 @@ use crate::snapshot::store::Store;
 /// How long an existing mount may take to answer.
 const ANSWER: Duration = Duration::from_secs(2);
 
-/// What `erofast mount` says about a blob that is something else, such as a tar archive.
+/// The error of `erofast mount` for a blob that is not EROFS, such as a tar archive.
 const NO_EROFS: &str = "not an EROFS image";
 
 /// How many blobs are remembered as not being EROFS.
 const REMEMBERED: usize = 10_000;
 
-/// The attribute of a converted layer's root with the number of directories that have files in the
+/// An attribute of a converted layer's root: the number of directories that have files in the
 /// archive but no entry before these files.
 const IMPLIES: &str = "trusted.overlay.erofast.implies";
 
@@ -67,7 +67,7 @@ pub struct Layers {
     busy: Mutex<HashSet<String>>,
     free: Condvar,
     no_erofs: Mutex<HashSet<String>>,
-    /// Archives whose directories have attributes that only containerd knows.
+    /// Digests of the archives that [`Layers::is_for_containerd`] reports.
     implying: Mutex<HashSet<String>>,
     /// Images with a layer that was not ready in time, and when their other layers may be tried
     /// again.
@@ -167,8 +167,7 @@ impl Layers {
         self.lock(&self.no_erofs).contains(digest)
     }
 
-    /// When a layer that begins to be converted now must be ready; `None` if archives are left to
-    /// containerd.
+    /// The deadline for a conversion that begins now; `None` if archives are left to containerd.
     pub fn conversion_deadline(&self) -> Option<Instant> {
         Some(Instant::now() + self.settings.convert?)
     }
@@ -181,14 +180,14 @@ impl Layers {
         self.lock(&self.implying).contains(digest)
     }
 
-    /// Whether another layer of the image has just exceeded the time limit, which is not to be
-    /// spent on each of them.
+    /// Whether another layer of the image has just exceeded the time limit: if so, no time is spent
+    /// on the remaining ones.
     pub fn is_slow(&self, image: &str) -> bool {
         let slow = self.lock(&self.slow);
         slow.get(image).is_some_and(|until| Instant::now() < *until)
     }
 
-    /// Lets the image's other layers be skipped for the time `limit`.
+    /// Makes [`Layers::is_slow`] return true for the image until `limit` has passed.
     pub fn note_slow(&self, image: &str, limit: Duration) {
         let (mut slow, now) = (self.lock(&self.slow), Instant::now());
         slow.retain(|_, until| now < *until);
@@ -267,7 +266,7 @@ impl Held<'_> {
         format!("image {image}: layer {}: {why}", self.digest)
     }
 
-    /// Removes the mount point, so that a late server finds nowhere to mount.
+    /// Removes the mount point, so that a server that is ready too late cannot mount there.
     fn take_back(&self, point: &Path) {
         if let Err(error) = remove_point(point) {
             self.layers.metrics.log(&error.to_string());
@@ -319,8 +318,8 @@ impl Held<'_> {
         known.insert(self.digest.clone());
     }
 
-    /// Whether the converted layer that is mounted here has directories whose attributes only
-    /// containerd knows, as in [`Layers::is_for_containerd`]. If so, the log has a line about it.
+    /// Whether the converted layer that is mounted here must be left to containerd (see
+    /// [`Layers::is_for_containerd`]). If so, logs a line.
     pub fn needs_containerd(&self, image: &str, point: &Path) -> bool {
         let mut value = [0; 20];
         let Ok(length) = rustix::fs::getxattr(point, IMPLIES, &mut value[..]) else {

@@ -28,7 +28,7 @@ impl std::fmt::Debug for Login {
     }
 }
 
-/// The logins of recent pulls, and the files of layers.
+/// The logins of recent pulls, and the folder for the files that layers need.
 #[derive(Debug)]
 pub struct Logins {
     folder: PathBuf,

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rustix::mount::{UnmountFlags, unmount};
 
-/// Mount points directly in `folder`, each repeated for every mount on it.
+/// Mount points directly in `folder`, each listed once for every mount on it.
 pub fn mounted(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let table = fs::read("/proc/self/mountinfo")?;
     let lines = table.split(|byte| *byte == b'\n');

@@ -1,5 +1,5 @@
-//! Layers with the owners of a pod's user namespace: ID-mapped clones of their mounts,
-//! `mapped/ID/N`.
+//! Layers with the owners of a pod's user namespace: `mapped/ID/N` are ID-mapped clones of the
+//! layers' mounts.
 //!
 //! containerd can map owners, but it clones the folder that contains the layers, and the clone
 //! omits layers that are separate mounts (2.1.5, 2.2).

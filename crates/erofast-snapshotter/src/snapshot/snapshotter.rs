@@ -68,7 +68,7 @@ impl Snapshotter {
     }
 
     /// Prepares a writable snapshot. If the labels name a layer that is EROFS or can be converted,
-    /// the layer is mounted and committed instead, and the error says that it exists.
+    /// the layer is mounted and committed instead, and [`Failure::AlreadyExists`] is returned.
     pub fn prepare(&self, key: &str, parent: &str, labels: Labels) -> Result<Vec<Mount>> {
         match self.store.snapshot(key) {
             Err(Failure::NotFound(_)) => {}
@@ -89,7 +89,7 @@ impl Snapshotter {
     }
 
     /// Mounts the layer that the labels name, and commits it as `target`, the name of its chain of
-    /// layers. Returns whether that snapshot exists now.
+    /// layers. Returns whether the snapshot `target` now exists.
     fn commit_mounted(
         &self,
         target: &str,
@@ -300,7 +300,7 @@ impl Snapshotter {
         usage(&files).map_err(Failure::at(files.display()))
     }
 
-    /// Removes a snapshot and, with the last snapshot that uses it, the mount of a layer.
+    /// Removes a snapshot, and unmounts its layer if no other snapshot uses that layer.
     pub fn remove(&self, key: &str) -> Result<()> {
         let record = self.store.remove(key)?;
         if let Some(digest) = &record.layer {

@@ -1,5 +1,5 @@
 //! Tests with containerd, runc and Debian's registry, if they are installed: pods in the host's
-//! network by the CRI plugin, and `ctr`.
+//! network, started through the CRI plugin, and `ctr`.
 
 mod cri;
 mod machine;
