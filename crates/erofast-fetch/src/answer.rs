@@ -38,7 +38,8 @@ fn answerer(response: &Response) -> String {
     )
 }
 
-/// The value of Retry-After: seconds, or a date by the server's clock.
+/// The pause that Retry-After requests, which is a number of seconds or a date by the server's
+/// clock.
 fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let value = text(headers, RETRY_AFTER)?;
     let pause = match value.trim().parse() {
@@ -77,7 +78,7 @@ pub async fn body(mut response: Response, most: usize) -> Result<Vec<u8>, Failur
     Ok(body)
 }
 
-/// The first bytes of an answer: at least `least` of them, unless it has fewer.
+/// The first bytes of an answer: at least `least` of them, unless the answer is shorter.
 pub async fn begin(mut response: Response, least: usize) -> Result<Vec<u8>, Failure> {
     let mut begin = Vec::new();
     while begin.len() < least

@@ -35,7 +35,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(4);
 
 /// What a server has at a URL.
 pub enum Found {
-    /// An image as it is.
+    /// An image that needs no conversion.
     Blob(Box<FirstBlock>),
     /// An image whose top layer was an archive, and has been converted.
     Converted(Box<Converted>),

@@ -107,7 +107,7 @@ pub fn secret(text: &str) -> Option<HeaderValue> {
     Some(value)
 }
 
-/// `name="value"` or `name=value`, separated by commas.
+/// Parses `name="value"` or `name=value`, separated by commas.
 fn parameters(mut text: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     while let Some((name, rest)) = text.split_once('=') {

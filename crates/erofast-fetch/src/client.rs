@@ -12,7 +12,7 @@ thread_local! {
 /// A reader's connection, over which it gets its replies.
 #[derive(Debug, Clone)]
 pub struct Client {
-    /// Different for each reader.
+    /// A number that no other reader has.
     pub number: u64,
     replies: Sender<Reply>,
 }

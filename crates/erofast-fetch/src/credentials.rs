@@ -57,7 +57,8 @@ impl Credentials {
         }
     }
 
-    /// What to do if there are no credentials, or if those from the files are insufficient.
+    /// Advice for a message: what to do if there are no credentials, or if those from the files are
+    /// insufficient.
     pub fn remedy(&self) -> String {
         let Options {
             token_file,

@@ -39,7 +39,7 @@ fn dispatch(fetch: &Rc<Fetch>) {
     }
 }
 
-/// Requests what may be wanted next, while the link is idle.
+/// While the link is idle, requests blocks that may be wanted next.
 fn fill(fetch: &Rc<Fetch>) {
     if fetch.link.pause().is_some() {
         return;

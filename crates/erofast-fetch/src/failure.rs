@@ -16,7 +16,7 @@ pub const NO_TLS: &str =
 /// Approximate limit of a line, in bytes.
 const LONGEST: usize = 1000;
 
-/// Follows the message about a certificate whose issuer is not trusted.
+/// Appended to the message about a certificate whose issuer is not trusted.
 const UNKNOWN: &str = " (http.ca_file= names certificates to trust)";
 
 /// One line without secrets, and how to treat the failure.
@@ -72,7 +72,7 @@ impl Failure {
         }
     }
 
-    /// Whether the server has not said which image it has, but may say so later.
+    /// Whether the server has not said which image it has, but may still do so.
     pub fn is_of_absence(&self) -> bool {
         !self.lasting || self.late
     }

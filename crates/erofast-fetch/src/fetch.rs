@@ -52,7 +52,7 @@ pub struct Fetch {
     verification: Verification,
     waiting: RefCell<Waiting>,
     streams: RefCell<Streams>,
-    /// What the link carries, and the images that share it.
+    /// The measurements of the link, and the images that share it.
     pub link: Rc<Link>,
     pub last_read: Rc<LastRead<Fetch>>,
     spots: RefCell<Spots>,
@@ -108,8 +108,8 @@ impl Fetch {
         self.kept.replace(layers);
     }
 
-    /// Reports the image's identity to the parent, then the lines that were kept. `offline` is set
-    /// if the server did not identify the image.
+    /// Reports the image's identity to the parent, then the lines that were kept. `offline` says
+    /// why the server did not identify the image, if it did not.
     pub fn report(
         &self,
         devices: Vec<ImageUrl>,
@@ -310,7 +310,7 @@ impl Fetch {
         self.waiting.borrow_mut().next_run(ranges, together, most)
     }
 
-    /// The bytes of these blocks.
+    /// The range of bytes that these blocks cover.
     pub fn bytes(&self, run: &Range<u64>) -> Range<u64> {
         self.room.range(run.start).start..self.room.range(run.end - 1).end
     }

@@ -23,7 +23,7 @@ pub const FIRST: u64 = 2 * BLOCK;
 /// Maximum number of simultaneous requests: a registry without HTTP/2 needs a connection for each.
 const MOST: usize = 32;
 
-/// A blob's server, which knows credentials and redirects, and its answer.
+/// A blob's server, with the credentials and redirects that it needed, and its answer.
 type Answered = (Server, Response);
 
 /// Answers that nobody has taken yet.

@@ -73,8 +73,8 @@ impl Server {
         })
     }
 
-    /// Whether a registry answers at all with TLS instead of without, or the other way round. No
-    /// credentials are sent.
+    /// Whether a registry that was contacted without TLS answers with it, or the other way round.
+    /// No credentials are sent.
     pub async fn answers_otherwise(&self) -> Result<bool, Failure> {
         let (mut url, scheme) = (
             self.url.clone(),

@@ -78,7 +78,7 @@ async fn find_and_send(fetch: &Rc<Fetch>, search: Option<Search>, attached: Opti
     }
 }
 
-/// The launch profile of an image that is opened without its server.
+/// Passes the parent the profile in the cache, for an image that is opened without its server.
 pub fn deliver_known(fetch: &Fetch) {
     let is_wanted = fetch.options.launches;
     let find = || known(&fetch.source, &fetch.options, &fetch.identity);

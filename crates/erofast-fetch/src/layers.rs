@@ -179,7 +179,7 @@ fn packing(media: &str) -> Option<Packing> {
 }
 
 impl Layers {
-    /// The layers of an image that has only this one.
+    /// The layers of an image that has only this layer.
     pub fn of(top: Layer) -> Layers {
         Layers {
             top,

@@ -76,7 +76,7 @@ impl Verification {
         None
     }
 
-    /// Takes the result, and returns the questions that were held.
+    /// Stores the result, and returns the questions that were held.
     pub fn end(&self, outcome: &Result<(), String>) -> Vec<Asked> {
         self.running.set(false);
         self.left.set(u64::MAX);

@@ -12,7 +12,8 @@ use crate::failure::Failure;
 
 /// Maximum number of blocks in one request to the server: 1 MiB.
 pub const RUN: u64 = (1 << 20) / BLOCK;
-/// Maximum number of unanswered questions of one reader. A mount has one per waiting program.
+/// Maximum number of unanswered questions of one reader. A mount has one question per waiting
+/// program.
 pub const MOST_OF_A_READER: usize = 1 << 16;
 /// Maximum number of missing blocks of one reader, over all of its questions: 16 GiB.
 const MOST_MISSING: usize = 1 << 22;
@@ -102,9 +103,10 @@ pub struct Waiting {
     asked: Vec<Asked>,
     in_flight: HashSet<u64>,
     runs: usize,
-    /// When the server last completed a block's worth of bytes, of any blocks.
+    /// When the server last completed another block's worth of bytes, whichever blocks they belong
+    /// to.
     heard: Instant,
-    /// Bytes since then.
+    /// Bytes that have arrived since `heard`.
     bytes: u64,
     /// The server asked not to be contacted before this time.
     pub hold: Instant,
@@ -266,7 +268,7 @@ impl Waiting {
         })
     }
 
-    /// Whether a reader requests more than any valid reader would.
+    /// Whether a reader requests more than any correct reader would.
     pub fn is_too_much(&self, client: u64, more: &Asked) -> bool {
         let is_of = |asked: &&Asked| asked.client.as_ref().is_some_and(|it| it.number == client);
         let missing = self

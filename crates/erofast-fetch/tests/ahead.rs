@@ -6,7 +6,7 @@ use remote_image::Ahead;
 use remote_image::store::BLOCK;
 use std::ops::Range;
 
-/// Few enough blocks to arrive soon on a busy machine.
+/// Few enough blocks to arrive soon even on a busy machine.
 const BLOCKS: usize = 300;
 const LENGTH: usize = BLOCKS * BLOCK as usize;
 

@@ -359,7 +359,7 @@ impl Site {
         crate::repository::digest(&bytes)
     }
 
-    /// Reads every file and compares it.
+    /// Reads every file and compares its checksum.
     pub fn compare(&self, root: &Path) {
         for (path, sum) in &self.sums {
             let mut bytes = Vec::new();

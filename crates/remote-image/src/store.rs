@@ -97,13 +97,15 @@ impl Store {
         self.note(block, checksum(bytes))
     }
 
-    /// Makes a block absent. Its bytes stay: other readers may have compared the checksum already.
+    /// Marks a block as absent. Its bytes stay: other readers may have compared the checksum
+    /// already.
     pub fn forget_block(&self, block: u64) -> io::Result<()> {
         self.note(self.count(), 0)?;
         self.note(block, 0)
     }
 
-    /// Makes all blocks that do not match their checksums absent. Returns whether there were any.
+    /// Marks all blocks that do not match their checksums as absent. Returns whether there were
+    /// any.
     pub fn forget_damaged(&self) -> io::Result<bool> {
         let mut is_damaged = false;
         for block in 0..self.count() {
@@ -115,7 +117,7 @@ impl Store {
         Ok(is_damaged)
     }
 
-    /// Makes a block absent and frees its space.
+    /// Marks a block as absent and frees its space.
     pub fn remove_block(&self, block: u64) -> io::Result<()> {
         use rustix::fs::{FallocateFlags, fallocate};
         self.forget_block(block)?;
@@ -123,7 +125,7 @@ impl Store {
         Ok(fallocate(&self.data, flags, block * BLOCK, BLOCK)?)
     }
 
-    /// Makes all blocks absent, as [`forget_block`](Self::forget_block) does.
+    /// Marks all blocks as absent, as [`forget_block`](Self::forget_block) does.
     pub fn forget_all(&self) -> io::Result<()> {
         self.map.set_len(0)
     }

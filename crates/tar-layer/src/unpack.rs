@@ -173,7 +173,7 @@ impl<R: Read> Input<R> {
         }
     }
 
-    /// Copies bytes of the archive to a file, and skips the rest of their last block.
+    /// Copies bytes of the archive to a file, and skips the padding after them.
     fn copy(&mut self, length: u64, mut to: impl Write, path: &[u8]) -> Result<(), Error> {
         let mut left = length;
         while left > 0 {
@@ -199,7 +199,7 @@ fn fault(error: &ParseError) -> String {
     match error {
         ParseError::Header(HeaderError::InvalidOctal(field)) => {
             format!(
-                "a number of a header is not octal: {}",
+                "a number in a header is not octal: {}",
                 field.escape_ascii()
             )
         }
@@ -502,7 +502,7 @@ impl Layer<'_> {
                 is_block,
                 numbers: entry.devices,
             },
-            // A hard link has no inode of its own.
+            // This is not called for hard links, which share another entry's inode.
             EntryKind::Fifo | EntryKind::HardLink => Kind::Fifo,
         })
     }

@@ -208,7 +208,7 @@ impl Read for Unpacked {
     }
 }
 
-/// Gives up every right that mkfs.erofs does not need, and becomes mkfs.erofs.
+/// Gives up every right that mkfs.erofs does not need. The caller then executes it.
 fn make(program: &Path) -> Result<(), String> {
     let run = AccessFs::ReadFile | AccessFs::ReadDir | AccessFs::Execute;
     let read = AccessFs::ReadFile | AccessFs::ReadDir;

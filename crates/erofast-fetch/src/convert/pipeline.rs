@@ -17,9 +17,10 @@ use super::child::{CONVERT, MAKE, NOTE, UNPACK};
 use crate::failure::Failure;
 
 const PROGRAM: &str = "mkfs.erofs";
-/// The first version that reads an archive from standard input.
+/// The first version of mkfs.erofs that reads an archive from standard input.
 const OLDEST: [u32; 2] = [1, 7];
-/// The first version that can set the image's time without changing the times of its files.
+/// The first version of mkfs.erofs that can set an image's time without changing the times of its
+/// files.
 const HAS_MKFS_TIME: [u32; 2] = [1, 8];
 const INSTALL: &str = "converting tar layers needs erofs-utils 1.7 or later \
      (Debian 13, Ubuntu 24.04, Fedora 39)";

@@ -1,4 +1,4 @@
-//! Images in registries: the tests' own, and Debian's if it is installed.
+//! Images in the tests' own registry, and in Debian's if it is installed.
 
 pub(crate) mod docker;
 mod tokens;
@@ -156,7 +156,7 @@ fn a_digest_may_be_that_of_a_blob() {
     assert_eq!(registry.asked(), [Repository::blob_path(&blob)]);
 }
 
-/// A registry that proxies another one begins without ranges.
+/// A registry that proxies another one does not support ranges at first.
 #[test]
 fn a_registry_without_ranges_is_asked_again() {
     let (registry, cache) = (Repository::new(), cache());

@@ -326,7 +326,7 @@ impl Held<'_> {
             return false;
         };
         let count = String::from_utf8_lossy(&value[..length]).into_owned();
-        let why = format!("unpacked by containerd: directories missing in its archive: {count}");
+        let why = format!("unpacked by containerd: directories missing from its archive: {count}");
         self.layers.metrics.log_once(&self.line(image, &why));
         self.remember(&self.layers.implying);
         true

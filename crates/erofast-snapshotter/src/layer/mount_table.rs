@@ -47,7 +47,8 @@ pub enum Health {
     Silent,
 }
 
-/// Asks for the size of the filesystem, which the kernel must request from the server.
+/// Checks a mount by asking for the filesystem's size, which the kernel must request from the
+/// server.
 pub fn health(point: &Path, limit: Duration) -> Health {
     let (answer, answers) = mpsc::channel();
     let asked = point.to_owned();

@@ -27,8 +27,8 @@ fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// An image with one EROFS layer, and one with a tar layer above it, while the snapshotter is
-/// killed repeatedly.
+/// Runs pods from an image with one EROFS layer, and from one with a tar layer above it, while the
+/// snapshotter is killed repeatedly.
 #[test]
 fn pods_run_from_the_registry_and_do_not_notice_that_the_snapshotter_dies() {
     let Some(mut machine) = Machine::start() else {
@@ -178,7 +178,7 @@ fn a_pod_with_a_user_namespace_has_the_owners_of_the_image() {
         return println!("skipped: containerd 1 has no pods with user namespaces");
     }
     if !runc_maps_owners() {
-        return println!("skipped: this runc maps no owners of mounts");
+        return println!("skipped: this runc cannot map the owners of mounts");
     }
     let Some(machine) = Machine::start() else {
         return;
