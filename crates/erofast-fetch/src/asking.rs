@@ -239,7 +239,7 @@ async fn first_block_of_blob(server: &Server, options: &Options) -> Result<Respo
     }
 }
 
-/// The answer with the first block.
+/// Requests the first block, and retries after temporary failures.
 pub async fn first_block(server: &Server, options: &Options) -> Result<Response, Failure> {
     patiently(options, async || server.get(&(0..FIRST), None).await).await
 }

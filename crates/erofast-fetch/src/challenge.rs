@@ -10,7 +10,7 @@ use crate::answer::{body, refused};
 use crate::endpoint::check_scheme;
 use crate::failure::Failure;
 
-/// Size limit of the answer with a token, in bytes.
+/// Size limit of a token server's answer, in bytes.
 const LONGEST: usize = 1 << 20;
 
 /// The credentials that a registry demands.

@@ -18,7 +18,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Creates a client with its own number.
+    /// Creates a client with a new number.
     pub fn new(replies: Sender<Reply>) -> Client {
         let number = CLIENTS.replace(CLIENTS.get() + 1);
         Client { number, replies }

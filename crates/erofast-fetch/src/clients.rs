@@ -59,7 +59,7 @@ pub fn serve(fetch: &Rc<Fetch>, socket: UnixDatagram) {
 
 async fn write(socket: Rc<UnixDatagram>, mut replies: Receiver<Reply>) {
     while let Some(reply) = replies.recv().await {
-        // A reader that is gone is noticed where its questions are received.
+        // If the reader is gone, the loop that receives its questions notices that.
         let _ = socket.send(&reply.encode()).await;
     }
 }

@@ -1,4 +1,5 @@
-//! Credentials: headers from files, and registry tokens, sent only to the origin of the URL.
+//! Credentials, which are sent only to the origin of the URL: headers from files, and registry
+//! tokens.
 
 use std::cell::RefCell;
 use std::path::Path;

@@ -24,13 +24,13 @@ const UNKNOWN: &str = " (http.ca_file= names certificates to trust)";
 pub struct Failure {
     /// The line without the URL, which the caller puts in front of it.
     pub text: String,
-    /// The image at the URL is a different one: retrying is useless.
+    /// Whether a different image is at the URL now, so that retrying is useless.
     pub changed: bool,
-    /// Retrying would fail again.
+    /// Whether retrying would fail again.
     pub lasting: bool,
-    /// There is nothing at the URL.
+    /// Whether there is nothing at the URL.
     pub missing: bool,
-    /// One side did not understand the other: perhaps only one of them speaks TLS.
+    /// Whether one side did not understand the other, perhaps because only one of them speaks TLS.
     pub garbled: bool,
     /// Whether the time ran out before there was an answer.
     pub late: bool,
@@ -45,7 +45,7 @@ pub async fn in_time<T>(
 ) -> Result<T, Failure> {
     let late = |_| Failure {
         late: true,
-        ..Failure::lasting("the response arrives too slowly")
+        ..Failure::lasting("the response arrived too slowly")
     };
     timeout(options.timeout, asked).await.map_err(late)?
 }
@@ -77,7 +77,7 @@ impl Failure {
         !self.lasting || self.late
     }
 
-    /// A different image is at the URL.
+    /// A failure because a different image is at the URL now.
     pub fn changed(what: &str) -> Failure {
         let text = format!("the image changed on the server ({what})");
         Failure {

@@ -237,8 +237,9 @@ impl Fetch {
 
     fn missing(&self, question: &Question) -> BTreeSet<u64> {
         let waiting = self.waiting.borrow();
-        // A waiting reader may have found that a block does not match its checksum. Other
-        // questions, which cover many blocks, are answered from the map alone.
+        // Check the blocks that a waiting reader wants, since it may have found that one does not
+        // match its checksum. Other questions, which cover many blocks, are answered from the map
+        // alone.
         let there = |block| match question.class {
             Class::Demand => self.room.has(block),
             _ => self.room.lists(block),
@@ -315,7 +316,7 @@ impl Fetch {
         self.room.range(run.start).start..self.room.range(run.end - 1).end
     }
 
-    /// Notes the end of a range, and its failure if any.
+    /// Notes that a range has ended, and why if it failed.
     pub fn ended(&self, run: Range<u64>, failure: Option<Failure>) {
         if failure.is_some() {
             self.count(|counters| counters.failures += 1);
@@ -331,14 +332,14 @@ impl Fetch {
         let why = asked.failure.as_ref().map(|why| why.text.clone());
         let why = why.unwrap_or_else(|| "the server sent nothing in time".to_owned());
         let text = self.about(&asked, &why);
-        // No reader has waited for blocks of read-ahead.
+        // No reader has waited for blocks that were read ahead.
         if errno == Errno::TIMEDOUT && asked.class == Class::Demand {
             self.given_up.borrow_mut().add(&asked.missing, &why);
         }
         self.answer(asked, errno.raw_os_error(), text);
     }
 
-    /// A line about missing blocks.
+    /// A line that names the first missing bytes, and says why they are missing.
     fn about(&self, asked: &Asked, why: &str) -> String {
         let first = asked.missing.first().copied().unwrap_or(0);
         let last = asked.missing.last().copied().unwrap_or(0);

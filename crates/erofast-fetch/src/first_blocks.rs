@@ -1,4 +1,5 @@
-//! First blocks of the other layers and devices of an image, requested together with its own.
+//! First blocks of the other layers and devices of an image, requested together with the image's
+//! own first block.
 //!
 //! The parent opens the files one after another, and each of them would otherwise cost a round
 //! trip.

@@ -37,7 +37,7 @@ impl GivenUp {
         Some(all?.first()?.1.as_str())
     }
 
-    /// Why the last block was given up, if that was within this time.
+    /// Why the last block was given up, if that happened within this time.
     pub fn last_within(&self, limit: Duration) -> Option<&str> {
         let last = self
             .last

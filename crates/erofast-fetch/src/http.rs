@@ -137,7 +137,8 @@ impl Server {
         Err(Failure::lasting(line))
     }
 
-    /// Sends a request, and repeats it if the server refuses the credentials and there are others.
+    /// Sends a request, and repeats it if the server refuses the credentials and others are
+    /// available.
     async fn send(&self, url: &Url, headers: &HeaderMap) -> Result<Response, Failure> {
         let get = || self.client.get(url.clone()).headers(headers.clone());
         if url.origin() != self.url.origin() {
@@ -262,7 +263,7 @@ pub fn identity(response: &Response) -> Result<Identity, Failure> {
     })
 }
 
-/// A validator, which must fit into a packet and into the record of the cache.
+/// A validator, which must fit into a packet and into the cache's record of the image.
 fn validator_of(
     headers: &HeaderMap,
     name: HeaderName,

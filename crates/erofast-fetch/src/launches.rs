@@ -109,12 +109,12 @@ async fn beside(server: &Server, source: &ImageUrl) -> Result<Vec<u8>, Failure> 
     let response = server.get_beside(url.url(), &HeaderMap::new()).await?;
     if response.status().is_success() {
         let bytes = few(response, Some(BEGIN)).await?;
-        // Some servers answer every request with a page.
+        // Some servers answer requests for missing files with a page.
         let is_one = bytes.starts_with(BEGIN);
         return Ok(if is_one { bytes } else { Vec::new() });
     }
     let failure = server.refused(&response);
-    // Bucket servers answer 403 if listing is not allowed.
+    // For missing files, bucket servers answer 403 if listing is not allowed.
     match failure.missing || response.status().is_client_error() && failure.lasting {
         true => Ok(Vec::new()),
         false => Err(failure),

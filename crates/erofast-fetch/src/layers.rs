@@ -191,8 +191,8 @@ impl Layers {
 
     /// The layers of an image. A single layer is the image, whatever its media type, unless the
     /// media type says that the layer is compressed. If there is one EROFS layer and the others are
-    /// not compressed, these are its devices. Otherwise all layers must be EROFS or archives; if
-    /// one of the archives may be compressed, `diff_ids` is called.
+    /// not compressed, those others are its devices. Otherwise all layers must be EROFS or
+    /// archives; if one of the archives may be compressed, `diff_ids` is called.
     pub async fn choose(
         listed: &[Descriptor],
         diff_ids: impl AsyncFnOnce() -> Result<Vec<String>, Failure>,
@@ -242,8 +242,8 @@ impl Layers {
 }
 
 impl Layers {
-    /// The layer whose blob has this digest, alone, and the compressed archives above it, the
-    /// lowest first, each with the name that messages use.
+    /// An image of only the layer whose blob has this digest, and the compressed archives above
+    /// that layer, the lowest first, each with the name that messages use.
     pub async fn one(
         listed: &[Descriptor],
         digest: &str,

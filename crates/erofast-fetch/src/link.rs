@@ -19,7 +19,7 @@ const MOST_RANGES: usize = 16;
 
 /// A delay that readers do not notice.
 const QUICK: Duration = Duration::from_millis(20);
-/// The shortest round trip whose idle time is worth filling: in less time, a reader may not even
+/// The shortest round trip whose idle time is worth filling: a reader may need longer than that to
 /// get a CPU.
 const LEAST_WAIT: Duration = Duration::from_millis(4);
 /// How long idle time is left unused after a launch profile was requested: most launches are over
@@ -270,7 +270,7 @@ impl Link {
     }
 
     /// Notes that a range of this many blocks began to arrive after `wait`, and then took
-    /// `transfer`.
+    /// `transfer` to arrive.
     pub fn learn(&self, blocks: u64, wait: Duration, transfer: Duration) {
         let ranges = self.ranges.get();
         let of_block = transfer / blocks.max(1) as u32;

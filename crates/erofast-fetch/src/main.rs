@@ -1,4 +1,4 @@
-//! Fetches blocks of a remote image into the cache, for `erofast` and programs with liberofast,
+//! Fetches blocks of a remote image into the cache, for `erofast` and programs that use liberofast,
 //! which start it. Orders arrive over standard input, a socket; see `remote_image::message`. It
 //! starts itself again to [convert] layers.
 #![forbid(unsafe_code)]

@@ -1,6 +1,6 @@
 //! Images in registries: the blobs that a tag or a digest leads to.
 //!
-//! The manifests are those of the OCI image specification and Docker's.
+//! Manifests may follow the OCI image specification or that of Docker.
 
 use remote_image::launches::{LONGEST as LONGEST_LAUNCHES, MEDIA_TYPE};
 use remote_image::registry::{Reference, TarLayer, Version, is_digest};
@@ -19,7 +19,7 @@ const LONGEST: usize = 4 << 20;
 /// Maximum depth of nested indexes.
 const DEPTH: usize = 3;
 
-/// The annotation with the creation time: an RFC 3339 date, so that comparing texts compares times.
+/// The annotation with the creation time, an RFC 3339 date; such dates can be compared as text.
 const CREATED: &str = "org.opencontainers.image.created";
 
 const MANIFESTS: &str = "application/vnd.oci.image.manifest.v1+json, \
@@ -173,7 +173,7 @@ async fn of_machine(
     Err(Failure::lasting("image indexes are nested too deeply"))
 }
 
-/// A layer alone, and the archives above it.
+/// A single layer, and the archives above it.
 async fn one_layer(server: &Server, manifest: &str, layer: &str) -> Result<Resolved, Failure> {
     let (_, manifest) = fetch(server, &Version::Digest(manifest.to_owned())).await?;
     let manifest = of_machine(server, manifest, &mut Vec::new()).await?;
@@ -196,7 +196,7 @@ impl Manifest {
     }
 }
 
-/// Digests of the uncompressed layers.
+/// The diff IDs of the layers, which an image's config lists.
 async fn diff_ids(server: &Server, config: Option<&Descriptor>) -> Result<Vec<String>, Failure> {
     let config = config.ok_or_else(|| Failure::lasting("the manifest has no config"))?;
     let expected = config.digest()?;

@@ -39,7 +39,7 @@ pub struct Room {
     /// nothing is kept.
     not_kept: RefCell<Option<String>>,
     began_empty: bool,
-    /// The store is a complete image of the shared cache, which is read-only.
+    /// Whether the store is a complete image in the shared cache, which is used read-only.
     is_shared: bool,
 }
 
@@ -96,7 +96,7 @@ impl Room {
         Ok(room)
     }
 
-    /// Uses the files of a fetcher that died.
+    /// Continues with the files of a fetcher that died.
     pub fn resume(files: Vec<OwnedFd>, options: &Options, length: u64) -> Result<Room, Failure> {
         let files = <[OwnedFd; 4]>::try_from(files);
         let [data, map, spare, spare_map] = files.map_err(|_| Failure::lasting("four files"))?;
@@ -213,7 +213,7 @@ impl Room {
     }
 
     /// Stores a block in the cache or, if the cache has no room, in the spare file. Returns a line
-    /// for the log when the first block cannot be kept, and again only after a block was kept.
+    /// for the log when the first block cannot be kept, and again only after a block has been kept.
     pub fn put(&self, block: u64, bytes: &[u8]) -> Result<Option<String>, Failure> {
         // The first answer of a server delivers blocks even if they are already present.
         if self.is_shared && self.has(block) {

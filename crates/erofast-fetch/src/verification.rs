@@ -25,7 +25,7 @@ pub struct Verification {
     ended: Notify,
     /// Questions that were completed by the last block of the blob.
     held: RefCell<Vec<Asked>>,
-    /// Why the bytes are wrong, in one line, if they are.
+    /// If the bytes are wrong, one line that says why.
     pub refusal: RefCell<Option<String>>,
 }
 

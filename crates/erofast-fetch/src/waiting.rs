@@ -38,7 +38,7 @@ pub struct Asked {
     pub mark: Option<u64>,
     /// Blocks in the order in which they are wanted; those present are removed from the front.
     order: VecDeque<Range<u64>>,
-    /// The last failure of a range that had one of these blocks.
+    /// The last failure of a range that contained one of these blocks.
     pub failure: Option<Failure>,
     since: Instant,
     failures: u32,
@@ -302,7 +302,7 @@ impl Waiting {
     }
 }
 
-/// The mark of a reply as text; empty without a mark.
+/// The mark of a reply as text; empty if there is none.
 pub fn in_words(mark: Option<u64>) -> String {
     mark.map_or_else(String::new, |block| block.to_string())
 }

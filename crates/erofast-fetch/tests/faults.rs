@@ -113,7 +113,7 @@ fn a_fault_that_stays_is_one_line_and_the_mount_goes_on_when_it_ends() {
         (Fault::OtherRange, "a different range"),
         (Fault::Whole, "range requests"),
         (Fault::Stalled, ""),
-        (Fault::Drip, "less than a block of 16 KiB in time"),
+        (Fault::Drip, "did not send a block of 16 KiB in time"),
         (Fault::Closed, ""),
         (Fault::Garbage, ""),
         (Fault::Compressed, "compressed data"),

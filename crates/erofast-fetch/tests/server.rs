@@ -208,7 +208,7 @@ impl Server {
         }
     }
 
-    /// Waits for the other requests; returns false if they do not come.
+    /// Waits for the other requests; returns false if they do not arrive.
     fn wait_for_others(&self) -> bool {
         let mut state = self.state();
         state.waiting += 1;

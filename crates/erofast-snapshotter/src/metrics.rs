@@ -109,7 +109,7 @@ impl Metrics {
             (
                 "layer_cached_bytes",
                 "gauge",
-                "Bytes of mounted layers that are in the cache.",
+                "Cached bytes of mounted layers.",
                 now.cached_bytes,
             ),
             (

@@ -190,7 +190,7 @@ fn a_layer_above_others_whose_archive_lacks_a_directory_is_left_to_containerd() 
         let log = node.log();
         assert_eq!(log.lines().count(), 1, "{log}");
         let why =
-            format!("layer {above}: unpacked by containerd: directories missing from its archive: 1");
+            format!("layer {above}: unpacked by containerd: directories not in its archive: 1");
         assert!(log.contains(&why), "{log}");
         assert_eq!(node.points().len(), 1);
     }

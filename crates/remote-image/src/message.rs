@@ -38,7 +38,7 @@ pub const STREAMS: usize = 16;
 /// machine, but short compared with the pauses of a reader that retries.
 pub const SAME_READ: Duration = Duration::from_secs(1);
 
-/// Why a reader wants bytes; earlier variants are fetched first.
+/// The purpose of a question. Bytes for earlier variants are fetched first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Class {

@@ -153,7 +153,8 @@ pub enum Ahead {
 pub struct Options {
     /// The cache directory. `None` stands for [`crate::cache::default_directory`].
     pub cache_dir: Option<PathBuf>,
-    /// The directory of the [shared cache](crate::shared_cache). `None` stands for the system's.
+    /// The directory of the [shared cache](crate::shared_cache). `None` stands for
+    /// `/var/cache/erofast-shared`.
     pub shared_dir: Option<PathBuf>,
     /// Keep blocks in the shared cache, for all users.
     pub share: bool,

@@ -347,9 +347,9 @@ struct Layer<'c> {
     /// Bytes in `contents`.
     stored: u64,
     limits: Limits,
-    /// Bytes of all files.
+    /// Total size of all files in bytes.
     content: u64,
-    /// Memory of all names.
+    /// Approximate memory that all names take, in bytes.
     names: u64,
     /// Directories with their times, in the order of the archive.
     directories: Vec<(Box<[u8]>, Time)>,

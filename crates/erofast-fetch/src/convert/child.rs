@@ -97,8 +97,8 @@ pub fn run() -> Option<ExitCode> {
     })
 }
 
-/// Unpacks standard input and rewrites the archive to standard output. Returns the digest of the
-/// unpacked archive, whose size is limited to `most` bytes.
+/// Unpacks standard input, and writes the rewritten archive to standard output. Returns the digest
+/// of the unpacked archive, whose size is limited to `most` bytes.
 fn unpack(most: u64) -> Result<String, String> {
     let files = [rustix::stdio::stdin(), rustix::stdio::stdout()];
     let files = files.map(|file| file.try_clone_to_owned().map(File::from));
@@ -244,8 +244,8 @@ fn beside(program: &Path) -> Vec<PathBuf> {
     }
 }
 
-/// Gives up rights; `rules` says which files can still be opened. If this fails, untrusted bytes
-/// must not be touched; the error is one line.
+/// Gives up rights; `rules` says which files can still be opened. If this fails, the process must
+/// not handle untrusted bytes. The error is one line.
 fn confine(rules: &[(&Path, BitFlags<AccessFs>)]) -> Result<(), String> {
     let described = |what: &str, error: &dyn std::fmt::Display| format!("{what} ({error})");
     let mut missing = Vec::new();
@@ -260,7 +260,7 @@ fn confine(rules: &[(&Path, BitFlags<AccessFs>)]) -> Result<(), String> {
     if let Err(error) = capabilities::keep(CapabilitySet::empty()) {
         missing.push(described("dropping capabilities", &error));
     }
-    // The kernel cleared this setting when the user changed.
+    // The kernel cleared this setting when the process changed its user.
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
     if let Err(error) = files::restrict_to(files::beneath(rules)) {
         missing.push(described("Landlock", &error));

@@ -28,7 +28,7 @@ const INSTALL: &str = "converting tar layers needs erofs-utils 1.7 or later \
 /// How many bytes of a process's output are kept.
 const SAID: usize = 4096;
 
-/// Interval between checks of a process that will end soon.
+/// Interval at which a process that will end soon is checked.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// The program that makes images.
@@ -77,7 +77,7 @@ impl Mkfs {
         }
     }
 
-    /// The options with which one version makes the same image on every machine.
+    /// The options with which this version makes the same image on every machine.
     fn options(&self, diff_id: &str) -> Vec<String> {
         let digits = diff_id.trim_start_matches("sha256:");
         let uuid = [0..8, 8..12, 12..16, 16..20, 20..32].map(|part| digits.get(part).unwrap_or(""));
@@ -115,7 +115,7 @@ async fn ask(path: &Path, options: &[&str], empty: &Path) -> Result<String, Fail
     Ok(format!("{output}\n{said}"))
 }
 
-/// The first version in a text, as numbers and as text.
+/// The first version number in a text, parsed and as text.
 fn version(text: &str) -> Option<([u32; 2], String)> {
     text.split_whitespace().find_map(|word| {
         let mut parts = word.split(['.', '-', '~']);

@@ -194,7 +194,8 @@ impl Layers {
         slow.insert(image.to_owned(), now + limit);
     }
 
-    /// Removes mounts that belong to no snapshot, left by a program that was killed.
+    /// Removes mounts that belong to no snapshot, which a snapshotter that was killed may have left
+    /// behind.
     pub fn clean(&self) -> Result<(), Failure> {
         let known = self.store.layers()?;
         for (digest, _) in &known {
@@ -326,7 +327,7 @@ impl Held<'_> {
             return false;
         };
         let count = String::from_utf8_lossy(&value[..length]).into_owned();
-        let why = format!("unpacked by containerd: directories missing from its archive: {count}");
+        let why = format!("unpacked by containerd: directories not in its archive: {count}");
         self.layers.metrics.log_once(&self.line(image, &why));
         self.remember(&self.layers.implying);
         true

@@ -16,7 +16,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 /// Time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// How long checking the options may take; after that they are accepted.
+/// Time limit for checking the options; if the check takes longer, they are accepted.
 const CHECK: Duration = Duration::from_secs(20);
 
 /// An image that is in no cache, for a mount that contacts no server.

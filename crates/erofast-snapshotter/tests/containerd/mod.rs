@@ -72,8 +72,8 @@ fn pods_run_from_the_registry_and_do_not_notice_that_the_snapshotter_dies() {
         .cri
         .exec(&pods[1], &["/bin/busybox", "cat", "/above"]);
     assert_eq!(printed.unwrap(), "mixed\n");
-    // `ctr` asks for snapshots in another way. containerd pauses before it reconnects to the
-    // snapshotter.
+    // `ctr` asks for snapshots in a different way from the CRI plugin. containerd pauses before it
+    // reconnects to the snapshotter.
     let run = [
         "-n",
         "k8s.io",
