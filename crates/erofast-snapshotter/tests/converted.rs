@@ -85,7 +85,7 @@ fn converting() -> Option<Node> {
     Some(node)
 }
 
-/// Asks for the layer as containerd does; returns true if it exists without a download.
+/// Asks for the layer as containerd does; returns true if containerd need not download it.
 fn pull(node: &Node, key: &str, [parent, chain]: [&str; 2], image: &Image, layer: &str) -> bool {
     let labels = labels_of(chain, &image.name(), layer, &image.manifest());
     match node.prepare(key, parent, &labels) {

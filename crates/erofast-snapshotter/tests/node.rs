@@ -273,8 +273,8 @@ impl Node {
         )
     }
 
-    /// Asks for the layer as containerd does for a pull by the CRI plugin: true if it exists
-    /// without a download.
+    /// Asks for the layer as containerd does when the CRI plugin pulls an image; returns true if
+    /// containerd need not download the layer.
     pub fn pull(&self, key: &str, parent: &str, chain: &str, image: &str, digest: &str) -> bool {
         match self.prepare(key, parent, &labels(chain, image, digest)) {
             Ok(_) => false,

@@ -25,13 +25,13 @@ impl Checked {
         Checked(parts.map(|_| OnceLock::new()).collect())
     }
 
-    /// Whether a block was seen to match after this last change of the file.
+    /// Whether a block was seen to match after the file's last change, which `changed` identifies.
     pub(crate) fn is(&self, block: u64, changed: u32) -> bool {
         let word = self.word(block).load(Ordering::Relaxed);
         word >> BLOCKS == u64::from(changed) && word & bit(block) != 0
     }
 
-    /// Records that a block was read after this change of the file, and matches.
+    /// Records that a block that was read after this change of the file matches.
     pub(crate) fn set(&self, block: u64, changed: u32) {
         let since = u64::from(changed) << BLOCKS;
         let with = |word| match word >> BLOCKS == u64::from(changed) {

@@ -322,7 +322,7 @@ impl Fetcher {
         self.ends_with_readers = true;
         self.order_end()?;
         let watch = move || {
-            // An error ends the loop: the fetcher cannot be started.
+            // An error, which means that the fetcher cannot be started, ends the loop.
             while let Ok(true) = self
                 .attend(&note)
                 .inspect_err(|error| note(&format!("{PROGRAM}: {error}")))

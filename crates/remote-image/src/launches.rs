@@ -60,10 +60,9 @@ pub fn known(source: &ImageUrl, options: &Options, identity: &Identity) -> Optio
     (!is_old).then_some(bytes)
 }
 
-/// Remembers the profile where the image is kept.
+/// Stores the profile in the directory of the image, if the image is kept.
 ///
-/// # Errors
-/// Errors of the disk.
+/// # Errors Fails on a disk error.
 pub fn remember(
     source: &ImageUrl,
     options: &Options,

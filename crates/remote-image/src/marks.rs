@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::message::STREAMS;
 
-/// Marks an empty place.
+/// The value of an empty place.
 const NONE: u64 = u64::MAX;
 
 /// Block numbers, which are updated atomically.

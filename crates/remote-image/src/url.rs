@@ -19,7 +19,7 @@ pub struct ImageUrl {
     url: String,
 }
 
-/// The longest URL in bytes, which fits in a packet along with options.
+/// Maximum length of a URL in bytes, so that it fits in a packet along with options.
 const LONGEST: usize = 8 << 10;
 
 impl ImageUrl {
@@ -126,7 +126,8 @@ impl fmt::Display for ImageUrl {
 /// Whether to ask a server which image it has, if a whole image is in the cache.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Offline {
-    /// Ask unless the URL has a digest; if the server does not answer, use the last image.
+    /// Ask unless the URL has a digest; if the server does not answer, use the image that it had
+    /// last.
     #[default]
     Auto,
     /// Never ask.
@@ -189,7 +190,7 @@ pub struct Options {
     /// What is fetched before a reader asks for it, while the link is idle.
     pub ahead: Ahead,
     /// The image's root hash in hexadecimal: the same image at another URL then shares its cache
-    /// entry. Only for readers that verify each block.
+    /// entry. Only readers that verify each block may set this.
     pub root_hash: Option<String>,
 }
 

@@ -1,9 +1,9 @@
 //! Reads an archive as containerd does when it unpacks a layer for overlayfs.
 //!
 //! Sources: the package `archive` of containerd 1.6 and 2.1, the section on layers of the OCI image
-//! specification, and the kernel's Documentation/filesystems/overlayfs.rst. If containerd fails
-//! although the meaning is clear, as with old sparse files of GNU tar, the archive is unpacked
-//! anyway.
+//! specification, and the kernel's Documentation/filesystems/overlayfs.rst. Archives on which
+//! containerd fails although their meaning is clear, such as those with GNU tar's old sparse files,
+//! are unpacked anyway.
 
 use std::fs::File;
 use std::io::{self, Read, Write};

@@ -143,7 +143,7 @@ fn the_layers_of_an_image_are_opened_in_one_round_trip() {
 fn a_digest_may_be_that_of_a_blob() {
     let (registry, cache) = (Repository::new(), cache());
     let [_, blob] = registry.put_image("v1", &image(LENGTH));
-    // The registry may answer anything to a request for a manifest with a blob's digest.
+    // Registries differ in how they answer a request for a manifest by a blob's digest.
     for status in [404, 500] {
         let path = format!("/v2/tools/manifests/{blob}");
         let answer = format!("HTTP/1.1 {status} No\r\nContent-Length: 0\r\n\r\n");

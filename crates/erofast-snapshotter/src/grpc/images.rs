@@ -1,5 +1,5 @@
-//! Kubelet's image service. Requests are passed on to containerd unchanged; the login of a pull is
-//! remembered, since containerd does not pass it to snapshotters.
+//! Kubelet's image service. Requests are passed on to containerd unchanged; the login in a pull
+//! request is remembered, since containerd does not pass it to snapshotters.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -219,8 +219,8 @@ impl Layers {
 }
 
 impl Held<'_> {
-    /// Mounts the layer, unless it is mounted already. If the manifest's digest is given, an
-    /// archive is converted.
+    /// Mounts the layer, unless it is mounted already. An archive is converted if the manifest's
+    /// digest is given.
     pub fn mount(
         &self,
         image: &str,

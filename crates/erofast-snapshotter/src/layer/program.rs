@@ -47,7 +47,7 @@ impl Program {
         version.map(drop)
     }
 
-    /// Checks mount options with a mount that must fail. The error is one line.
+    /// Checks mount options by attempting a mount that must fail. The error is one line.
     pub fn check_options(&self, options: &[String], folder: &Path) -> Result<(), String> {
         let all = [options, &["offline=on".into()]].concat().join(",");
         let arguments = ["mount", "-o", &all, NO_IMAGE].map(OsStr::new);

@@ -141,7 +141,7 @@ impl Snapshotter {
         Some((manifest, last))
     }
 
-    /// Mounts a layer as it is if it is EROFS, or converted if it may be converted.
+    /// Mounts a layer directly if it is EROFS. Otherwise converts it first, if that is allowed.
     fn mount(
         &self,
         held: &Held<'_>,
@@ -182,9 +182,9 @@ impl Snapshotter {
         }))
     }
 
-    /// Commits a layer under the name of its chain. If the chain already exists on another parent,
-    /// which has the same layers unpacked, the name must differ; containerd finds the snapshot by
-    /// its label.
+    /// Commits a layer under the name of its chain. If this name is taken by a snapshot on another
+    /// parent, with the same layers unpacked, the new snapshot gets a different name; containerd
+    /// finds it by its label.
     fn insert_layer(
         &self,
         target: &str,
@@ -257,7 +257,7 @@ impl Snapshotter {
         })
     }
 
-    /// Directories of the layers from `parent` down; layers that are not mounted are mounted.
+    /// The directories of the layers from `parent` down. Mounts those layers that are not mounted.
     fn below(&self, parent: &str, deadline: Instant) -> Result<Vec<PathBuf>> {
         let (mut paths, mut name) = (Vec::new(), parent.to_owned());
         while !name.is_empty() {
