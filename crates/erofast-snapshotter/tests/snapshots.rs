@@ -108,7 +108,7 @@ fn the_root_of_a_pod_with_a_user_namespace_belongs_to_its_root() {
     node.commit("below", "layer").unwrap();
     let mounts = match node.prepare("pod", "below", &labels.into()) {
         Err(status) if status.message().contains("Invalid argument") => {
-            return println!("skipped: owners cannot be mapped here: {}", status.message());
+            return println!("skipped: cannot map owners here: {}", status.message());
         }
         mounts => mounts.unwrap(),
     };

@@ -133,7 +133,7 @@ mod tests {
         for _ in 0..2 {
             let clones = match mapped.make(7, &layers, &mappings) {
                 Err(error) if error.kind() == ErrorKind::InvalidInput => {
-                    return println!("skipped: owners cannot be mapped here: {error}");
+                    return println!("skipped: cannot map owners here: {error}");
                 }
                 clones => clones.unwrap(),
             };
