@@ -131,7 +131,7 @@ impl Fetch {
 
     /// Passes the parent the launch profile that travels with the image.
     pub fn report_launches(&self, file: &std::fs::File) {
-        // If the parent is gone, nobody reads it.
+        // A failure is ignored: it means that the parent is gone.
         let _ = send(&self.parent, &News::Launches, &[file.as_fd()]);
     }
 
@@ -140,7 +140,7 @@ impl Fetch {
         if let Some(early) = self.early.borrow_mut().as_mut() {
             return early.push(line.to_owned());
         }
-        // If the parent is gone, nobody reads it.
+        // A failure is ignored: it means that the parent is gone.
         let line = format!("{}: {line}", self.source);
         let _ = send(&self.parent, &News::Note(line), &[]);
     }

@@ -23,7 +23,7 @@ pub struct Search(JoinHandle<Result<Vec<u8>, Failure>>);
 
 impl Search {
     /// Starts a search in parallel with the first request for the image. Returns `None` if the
-    /// profile is not wanted, or if it is already known whether there is one.
+    /// profile is not wanted, or if the cache already knows whether there is one.
     pub fn begin(
         source: &ImageUrl,
         options: &Options,

@@ -190,9 +190,9 @@ impl Layers {
     }
 
     /// The layers of an image. A single layer is the image, whatever its media type, unless the
-    /// media type says that the layer is compressed. If there is one EROFS layer and the others are
-    /// not compressed, those others are its devices. Otherwise all layers must be EROFS or
-    /// archives; if one of the archives may be compressed, `diff_ids` is called.
+    /// media type says that the layer is compressed. If exactly one layer is EROFS and none of the
+    /// others is compressed, the others are devices of that image. Otherwise all layers must be
+    /// EROFS or archives; if one of the archives may be compressed, `diff_ids` is called.
     pub async fn choose(
         listed: &[Descriptor],
         diff_ids: impl AsyncFnOnce() -> Result<Vec<String>, Failure>,

@@ -269,8 +269,8 @@ impl Link {
         }
     }
 
-    /// Notes that a range of this many blocks began to arrive after `wait`, and then took
-    /// `transfer` to arrive.
+    /// Notes that a range of this many blocks began to arrive after `wait`, and arrived completely
+    /// within another `transfer`.
     pub fn learn(&self, blocks: u64, wait: Duration, transfer: Duration) {
         let ranges = self.ranges.get();
         let of_block = transfer / blocks.max(1) as u32;

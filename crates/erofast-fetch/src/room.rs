@@ -170,7 +170,7 @@ impl Room {
         let _ = self.spare.forget_all();
     }
 
-    /// Whether a block did not fit in the cache: then few further blocks can be kept.
+    /// Whether a block did not fit in the cache, so that few more blocks can be kept.
     pub fn is_full(&self) -> bool {
         !self.spared.borrow().is_empty()
     }

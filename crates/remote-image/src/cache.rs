@@ -27,7 +27,7 @@ use crate::{ImageUrl, Options, last_use};
 /// The error if [`default_directory`] finds none.
 pub const NO_DIRECTORY: &str = "HOME is not set and no cache directory was given";
 
-/// The parent of root's caches.
+/// The parent directory of root's caches.
 const SYSTEM_CACHES: &str = "/var/cache";
 
 /// The file that says which image this is; its size is limited to that of the packet in which its

@@ -105,7 +105,7 @@ impl Store {
     }
 
     /// Marks all blocks that do not match their checksums as absent. Returns whether there were
-    /// any.
+    /// such blocks.
     pub fn forget_damaged(&self) -> io::Result<bool> {
         let mut is_damaged = false;
         for block in 0..self.count() {

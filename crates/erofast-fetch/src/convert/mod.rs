@@ -117,7 +117,7 @@ pub async fn convert(
         }
     }
     // The first failure ends the other conversions. Remove their unfinished images before reporting
-    // it, because the parent then kills this process.
+    // the failure, because the parent kills this process when it hears of it.
     tasks.iter().for_each(JoinHandle::abort);
     for task in tasks {
         let _ = task.await;

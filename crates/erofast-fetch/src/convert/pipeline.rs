@@ -124,7 +124,8 @@ fn version(text: &str) -> Option<([u32; 2], String)> {
     })
 }
 
-/// The command that starts this program again, which then confines itself and becomes `program`.
+/// The command that starts this program again; the new process confines itself and becomes
+/// `program`.
 fn maker(program: &Path, directory: &Path) -> Command {
     let mut command = own();
     command.args([OsStr::new(MAKE), program.as_os_str()]);

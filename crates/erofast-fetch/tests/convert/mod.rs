@@ -649,7 +649,8 @@ fn an_image_of_layers_needs_no_registry_once_it_is_there() {
     assert_eq!(read_layers(&mut fetcher, &options), expected);
 }
 
-/// Unused images are removed first; after that there is one line, and nothing is left over.
+/// Unused images are removed first. If that is not enough, there is one line, and nothing is left
+/// over.
 #[test]
 fn a_disk_that_is_full_in_the_middle_is_one_line() {
     let Some(small) = crate::reading::SmallDisk::mount() else {
