@@ -299,7 +299,7 @@ pub fn check_identity(response: &Response, known: &Identity) -> Result<(), Failu
     }
 }
 
-/// Checks that an answer has exactly the requested bytes.
+/// Checks that an answer contains exactly the requested bytes.
 pub fn check_range(response: &Response, bytes: &Range<u64>) -> Result<(), Failure> {
     let headers = response.headers();
     let range = content_range(headers).map(|(range, _)| range);

@@ -316,8 +316,8 @@ impl Fetcher {
         self.process.child.id()
     }
 
-    /// Starts a thread that restarts the program when it dies and passes its lines to `note`, until
-    /// the last reader has gone.
+    /// Starts a thread that, until the last reader has gone, restarts the program when it dies and
+    /// passes its lines to `note`.
     pub fn watch(mut self, note: impl Fn(&str) + Send + 'static) -> io::Result<()> {
         self.ends_with_readers = true;
         self.order_end()?;

@@ -233,8 +233,8 @@ impl Drop for RemoteFile {
     }
 }
 
-/// Opens an image for this process: a thread restarts the fetcher when it dies and passes its lines
-/// to `note`, until the process ends.
+/// Opens an image for this process: until the process ends, a thread restarts the fetcher when it
+/// dies and passes its lines to `note`.
 pub fn open(
     source: &ImageUrl,
     options: &Options,

@@ -81,7 +81,7 @@ pub(crate) enum Stated {
 pub(crate) struct Inode {
     pub attributes: Attributes,
     pub kind: Kind,
-    /// The number of the inode's names.
+    /// The number of names that the inode has.
     pub links: usize,
 }
 
