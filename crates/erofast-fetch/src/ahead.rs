@@ -10,10 +10,10 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::rc::{Rc, Weak};
 
-/// How many spots, and how many related ranges, are remembered.
+/// Maximum number of spots, and of related ranges, that are remembered.
 const MOST_SPOTS: usize = 16;
 
-/// Blocks of the same file may be this many times farther from a read than other blocks.
+/// Blocks of the same file count as near at up to this many times the usual distance from a read.
 const FILE: u64 = 5;
 
 /// The images of the process in the order of their last reads.
@@ -41,8 +41,8 @@ impl<I> LastRead<I> {
     }
 }
 
-/// Spots of an image that were read, most recent first, and how much of the rest has been
-/// considered.
+/// Spots of an image that were read, most recent first, and how much of the rest of the image has
+/// been considered.
 #[derive(Debug, Default)]
 pub struct Spots {
     near: VecDeque<Spot>,
@@ -65,8 +65,8 @@ struct Spot {
 }
 
 impl Spots {
-    /// Notes a read. `near` is the range of the radius within which blocks count as near: it begins
-    /// at the start, and doubles up to the end with each read near an earlier one.
+    /// Notes a read. Blocks within a certain radius of it count as near: the radius is `near.start`
+    /// at first, and doubles with each read near an earlier one, up to `near.end`.
     pub fn read(&mut self, blocks: Range<u64>, near: &Range<u64>) {
         let mut related = self.related.iter();
         let related = related.find(|range| range.contains(&blocks.start));

@@ -28,7 +28,7 @@ pub fn refused(response: &Response, remedy: Option<String>) -> Failure {
     }
 }
 
-/// Who answered: a proxy answers 407; anything else is attributed to the server.
+/// Who sent the answer: 407 comes from a proxy; any other status is attributed to the server.
 fn answerer(response: &Response) -> String {
     let asks = response.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED;
     let proxy = proxy::of(response.url()).filter(|_| asks);
@@ -38,7 +38,8 @@ fn answerer(response: &Response) -> String {
     )
 }
 
-/// The value of Retry-After: seconds, or a date by the server's clock.
+/// The pause that Retry-After requests, which is a number of seconds or a date by the server's
+/// clock.
 fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let value = text(headers, RETRY_AFTER)?;
     let pause = match value.trim().parse() {
@@ -63,7 +64,7 @@ pub fn text(headers: &HeaderMap, name: impl AsHeaderName) -> Option<String> {
     Some(headers.get(name)?.to_str().ok()?.to_owned())
 }
 
-/// All bytes of a short answer.
+/// The body of an answer, which may have at most `most` bytes.
 pub async fn body(mut response: Response, most: usize) -> Result<Vec<u8>, Failure> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await? {
@@ -77,7 +78,7 @@ pub async fn body(mut response: Response, most: usize) -> Result<Vec<u8>, Failur
     Ok(body)
 }
 
-/// The first bytes of an answer: at least `least` of them, unless it has fewer.
+/// The first bytes of an answer: at least `least` of them, unless the answer is shorter.
 pub async fn begin(mut response: Response, least: usize) -> Result<Vec<u8>, Failure> {
     let mut begin = Vec::new();
     while begin.len() < least
@@ -88,8 +89,8 @@ pub async fn begin(mut response: Response, least: usize) -> Result<Vec<u8>, Fail
     Ok(begin)
 }
 
-/// All bytes of a launch profile, or one byte more than the limit if it is too long; only the
-/// beginning if the answer is not a profile.
+/// The bytes of a launch profile, cut off one byte after the limit if it is too long. Reading stops
+/// early if the answer does not start with `begin`.
 pub async fn few(mut response: Response, begin: Option<&[u8]>) -> Result<Vec<u8>, Failure> {
     let mut body = Vec::new();
     while body.len() <= LONGEST

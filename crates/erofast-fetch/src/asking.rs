@@ -18,23 +18,24 @@ use crate::layers::{BEGINNING, Layer, is_image};
 use crate::registry::{self, Attached};
 use crate::wanted::Wanted;
 
-/// Message if a registry is contacted without TLS, but speaks it.
+/// Message if a registry that speaks TLS is contacted without it.
 const HAS_TLS: &str = "the server speaks TLS (set oci.plain_http=off)";
 
-/// Pauses before the next attempts, unless the server asks for a certain pause (Retry-After).
+/// Pauses before further attempts, unless the server specifies one (Retry-After).
 const PAUSES: [Duration; 3] = [
     Duration::from_millis(100),
     Duration::from_millis(400),
     Duration::from_millis(1600),
 ];
 
-/// First and longest pause while waiting for a registry to support ranges of a blob.
+/// The first and the longest pause between requests to a registry that does not support ranges of a
+/// blob yet.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 const LONGEST_WAIT: Duration = Duration::from_secs(4);
 
 /// What a server has at a URL.
 pub enum Found {
-    /// An image as it is.
+    /// An image that needs no conversion.
     Blob(Box<FirstBlock>),
     /// An image whose top layer was an archive, and has been converted.
     Converted(Box<Converted>),
@@ -43,7 +44,7 @@ pub enum Found {
 /// An image whose top layer is in the cache.
 pub struct Converted {
     pub answer: Answer,
-    /// The manifest that the tag currently leads to, as a line for the log.
+    /// A line for the log that names the manifest to which the tag currently leads.
     pub pinned: Option<String>,
     /// The converted layers, held so that they stay in the cache.
     pub kept: Vec<Store>,
@@ -55,7 +56,7 @@ pub struct FirstBlock {
     pub server: Server,
     pub response: Response,
     pub answer: Answer,
-    /// The manifest that the tag currently leads to, as a line for the log.
+    /// A line for the log that names the manifest to which the tag currently leads.
     pub pinned: Option<String>,
     /// The converted layers, held so that they stay in the cache.
     pub kept: Vec<Store>,
@@ -191,8 +192,7 @@ async fn is_archive(server: &Server, options: &Options, layer: &Layer) -> Result
     Ok(!is_image(&begin))
 }
 
-/// Names the option to set if a registry is contacted without TLS but speaks it, or the other way
-/// round.
+/// If the request failed because only one side speaks TLS, names the option to set.
 async fn with_scheme(server: &Server, options: &Options, failure: Failure) -> Failure {
     let otherwise = in_time(options, server.answers_otherwise());
     if !failure.garbled || !otherwise.await.unwrap_or(false) {
@@ -204,7 +204,8 @@ async fn with_scheme(server: &Server, options: &Options, failure: Failure) -> Fa
     }
 }
 
-/// The identity of the blob in an answer, whose length must be the one in the manifest.
+/// The identity of the blob in an answer. Fails if the blob does not have the length that the
+/// manifest states.
 fn identify(response: &Response, digest: String, length: Option<u64>) -> Result<Identity, Failure> {
     let found = identity(response)?;
     match length {
@@ -238,7 +239,7 @@ async fn first_block_of_blob(server: &Server, options: &Options) -> Result<Respo
     }
 }
 
-/// The answer with the first block.
+/// Requests the first block, and retries after temporary failures.
 pub async fn first_block(server: &Server, options: &Options) -> Result<Response, Failure> {
     patiently(options, async || server.get(&(0..FIRST), None).await).await
 }

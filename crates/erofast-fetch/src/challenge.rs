@@ -10,7 +10,7 @@ use crate::answer::{body, refused};
 use crate::endpoint::check_scheme;
 use crate::failure::Failure;
 
-/// Size limit of the answer with a token, in bytes.
+/// Size limit of a token server's answer, in bytes.
 const LONGEST: usize = 1 << 20;
 
 /// The credentials that a registry demands.
@@ -18,7 +18,7 @@ const LONGEST: usize = 1 << 20;
 pub enum Challenge {
     /// User and password.
     Basic,
-    /// A token from `realm`, for the parameters.
+    /// A token, which is requested from `realm` with these parameters.
     Bearer {
         realm: String,
         parameters: Vec<(String, String)>,
@@ -107,7 +107,7 @@ pub fn secret(text: &str) -> Option<HeaderValue> {
     Some(value)
 }
 
-/// `name="value"` or `name=value`, separated by commas.
+/// Parses `name="value"` or `name=value`, separated by commas.
 fn parameters(mut text: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     while let Some((name, rest)) = text.split_once('=') {

@@ -1,4 +1,4 @@
-//! Readers, each with a socket.
+//! Serves readers, each over a separate socket.
 
 use std::collections::HashSet;
 use std::io;
@@ -31,7 +31,8 @@ pub async fn next(orders: &UnixDatagram) -> Option<(Order, Vec<OwnedFd>)> {
 /// questions that it sent before it got HELLO.
 const EARLY: usize = 256;
 
-/// Maximum number of replies that wait for a reader: one for each question that it may have.
+/// Maximum number of replies that a reader has not read yet: one for each unanswered question that
+/// it may have.
 const UNREAD: usize = crate::waiting::MOST_OF_A_READER;
 
 /// Answers the reader's questions until it closes its end of the socket.
@@ -58,7 +59,7 @@ pub fn serve(fetch: &Rc<Fetch>, socket: UnixDatagram) {
 
 async fn write(socket: Rc<UnixDatagram>, mut replies: Receiver<Reply>) {
     while let Some(reply) = replies.recv().await {
-        // A reader that is gone is noticed where its questions are received.
+        // If the reader is gone, the loop that receives its questions notices that.
         let _ = socket.send(&reply.encode()).await;
     }
 }

@@ -38,7 +38,7 @@ impl Connections {
     }
 }
 
-/// How long a server may send nothing in the middle of an answer.
+/// How long a server may be silent in the middle of an answer.
 pub fn stalled(options: &Options) -> Duration {
     (options.timeout / 3).clamp(Duration::from_secs(1), Duration::from_secs(10))
 }

@@ -1,4 +1,5 @@
-//! Credentials: headers from files, and registry tokens, sent only to the origin of the URL.
+//! Credentials, which are sent only to the origin of the URL: headers from files, and registry
+//! tokens.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -37,9 +38,10 @@ const NAMES: &str = "give credentials with http.user_file=, http.token_file= or 
 pub struct Credentials {
     options: Options,
     url: Url,
-    /// A registry says what it wants; a web server gets everything immediately.
+    /// Whether the server is a registry, which says what credentials it wants; a web server is sent
+    /// all of them immediately.
     registry: bool,
-    /// `None` if the files have not been read yet, or could not be.
+    /// `None` until the files have been read successfully.
     headers: RefCell<Option<HeaderMap>>,
     renewal: Mutex<()>,
 }
@@ -56,7 +58,8 @@ impl Credentials {
         }
     }
 
-    /// What to do if there are no credentials, or if those from the files are insufficient.
+    /// Advice for a message: what to do if there are no credentials, or if those from the files are
+    /// insufficient.
     pub fn remedy(&self) -> String {
         let Options {
             token_file,
@@ -134,9 +137,9 @@ impl Credentials {
         Ok(headers)
     }
 
-    /// Called after the answer 401 to a request with `used`: returns whether there are other
-    /// credentials now. The files may have been rewritten, and a registry says where to get a
-    /// token. Simultaneous requests share one renewal.
+    /// Called after a request with the headers `used` was answered with 401: returns whether
+    /// different credentials are available now. The files may have been rewritten, and a registry
+    /// says where to get a token. Simultaneous requests share one renewal.
     pub async fn renew(
         &self,
         client: &Client,

@@ -1,4 +1,4 @@
-//! Keeps as many ranges in flight as allowed, and the link busy.
+//! Keeps as many ranges in flight as are allowed, so that the link stays busy.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -10,7 +10,7 @@ use crate::range;
 /// Interval at which waiting clients are told that the fetcher is alive.
 const ALIVE: Duration = Duration::from_secs(1);
 
-/// Forever requests ranges, and gives up questions that have waited too long.
+/// Requests ranges and gives up questions that have waited too long; never returns.
 pub async fn run(fetch: &Rc<Fetch>) {
     let mut reported = Instant::now();
     loop {
@@ -39,7 +39,7 @@ fn dispatch(fetch: &Rc<Fetch>) {
     }
 }
 
-/// Requests what may be wanted next, while the link is idle.
+/// While the link is idle, requests blocks that may be wanted next.
 fn fill(fetch: &Rc<Fetch>) {
     if fetch.link.pause().is_some() {
         return;

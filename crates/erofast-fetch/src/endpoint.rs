@@ -6,7 +6,8 @@ use reqwest::Url;
 
 use crate::failure::Failure;
 
-/// The URL of the manifest, or of the blob that has the reference's digest.
+/// The URL of the reference's manifest, even if its digest is that of a blob: [`blob`] derives the
+/// URL of the blob from this one.
 pub fn manifest(reference: &Reference, options: &Options) -> Result<Url, Failure> {
     let Reference {
         registry,
@@ -25,7 +26,7 @@ pub fn manifest(reference: &Reference, options: &Options) -> Result<Url, Failure
     url.map_err(Failure::lasting)
 }
 
-/// The URL of a blob next to a manifest.
+/// The URL of a blob in the same repository as a manifest.
 pub fn blob(manifest: &Url, digest: &str) -> Result<Url, Failure> {
     let url = manifest.join(&format!("../blobs/{digest}"));
     url.map_err(Failure::lasting)
@@ -40,8 +41,8 @@ fn is_plain(url: &Url, options: &Options) -> bool {
     })
 }
 
-/// Checks that passwords and tokens are sent only over TLS, except for a registry that is used
-/// without it.
+/// Checks that passwords and tokens are sent only over TLS, except to a registry that may be
+/// contacted without it.
 pub fn check_scheme(url: &Url, options: &Options) -> Result<(), Failure> {
     match url.scheme() {
         "https" => Ok(()),

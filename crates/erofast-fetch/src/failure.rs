@@ -16,7 +16,7 @@ pub const NO_TLS: &str =
 /// Approximate limit of a line, in bytes.
 const LONGEST: usize = 1000;
 
-/// Follows the message about a certificate whose issuer is not trusted.
+/// Appended to the message about a certificate whose issuer is not trusted.
 const UNKNOWN: &str = " (http.ca_file= names certificates to trust)";
 
 /// One line without secrets, and how to treat the failure.
@@ -24,13 +24,13 @@ const UNKNOWN: &str = " (http.ca_file= names certificates to trust)";
 pub struct Failure {
     /// The line without the URL, which the caller puts in front of it.
     pub text: String,
-    /// The image at the URL is a different one: retrying is useless.
+    /// Whether a different image is at the URL now, so that retrying is useless.
     pub changed: bool,
-    /// Retrying would fail again.
+    /// Whether retrying would fail again.
     pub lasting: bool,
-    /// There is nothing at the URL.
+    /// Whether there is nothing at the URL.
     pub missing: bool,
-    /// One side did not understand the other: perhaps only one of them speaks TLS.
+    /// Whether one side did not understand the other, perhaps because only one of them speaks TLS.
     pub garbled: bool,
     /// Whether the time ran out before there was an answer.
     pub late: bool,
@@ -45,7 +45,7 @@ pub async fn in_time<T>(
 ) -> Result<T, Failure> {
     let late = |_| Failure {
         late: true,
-        ..Failure::lasting("the response arrives too slowly")
+        ..Failure::lasting("the response arrived too slowly")
     };
     timeout(options.timeout, asked).await.map_err(late)?
 }
@@ -72,12 +72,12 @@ impl Failure {
         }
     }
 
-    /// Whether the server has not said which image it has, but may say so later.
+    /// Whether the server has not said which image it has, but may still do so.
     pub fn is_of_absence(&self) -> bool {
         !self.lasting || self.late
     }
 
-    /// A different image is at the URL.
+    /// A failure because a different image is at the URL now.
     pub fn changed(what: &str) -> Failure {
         let text = format!("the image changed on the server ({what})");
         Failure {
@@ -86,7 +86,7 @@ impl Failure {
         }
     }
 
-    /// Puts the subject of the line in front of it.
+    /// Puts the subject of the message in front of its text.
     pub fn about(self, what: impl std::fmt::Display) -> Failure {
         Failure {
             text: format!("{what}: {}", self.text),
@@ -155,7 +155,7 @@ pub fn is_of_tls(error: &reqwest::Error) -> bool {
     errors.any(|error| !matches!(error, rustls::Error::InvalidMessage(_)))
 }
 
-/// Text that a terminal shows unchanged, truncated to a readable length.
+/// Escapes what a terminal would interpret, and truncates the text to a readable length.
 fn one_line(text: &str) -> String {
     let mut line = String::new();
     for char in text.chars() {

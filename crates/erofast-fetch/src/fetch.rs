@@ -52,7 +52,7 @@ pub struct Fetch {
     verification: Verification,
     waiting: RefCell<Waiting>,
     streams: RefCell<Streams>,
-    /// What the link carries, and the images that share it.
+    /// The measurements of the link, and the images that share it.
     pub link: Rc<Link>,
     pub last_read: Rc<LastRead<Fetch>>,
     spots: RefCell<Spots>,
@@ -108,8 +108,8 @@ impl Fetch {
         self.kept.replace(layers);
     }
 
-    /// Reports the image's identity to the parent, then the lines that were kept. `offline` is set
-    /// if the server did not identify the image.
+    /// Reports the image's identity to the parent, then the lines that were kept. `offline` says
+    /// why the server did not identify the image, if it did not.
     pub fn report(
         &self,
         devices: Vec<ImageUrl>,
@@ -131,7 +131,7 @@ impl Fetch {
 
     /// Passes the parent the launch profile that travels with the image.
     pub fn report_launches(&self, file: &std::fs::File) {
-        // If the parent is gone, nobody reads it.
+        // A failure is ignored: it means that the parent is gone.
         let _ = send(&self.parent, &News::Launches, &[file.as_fd()]);
     }
 
@@ -140,7 +140,7 @@ impl Fetch {
         if let Some(early) = self.early.borrow_mut().as_mut() {
             return early.push(line.to_owned());
         }
-        // If the parent is gone, nobody reads it.
+        // A failure is ignored: it means that the parent is gone.
         let line = format!("{}: {line}", self.source);
         let _ = send(&self.parent, &News::Note(line), &[]);
     }
@@ -237,8 +237,9 @@ impl Fetch {
 
     fn missing(&self, question: &Question) -> BTreeSet<u64> {
         let waiting = self.waiting.borrow();
-        // A waiting reader may have found that a block does not match its checksum. Other
-        // questions, which cover many blocks, are answered from the map alone.
+        // Check the blocks that a waiting reader wants, since it may have found that one does not
+        // match its checksum. Other questions, which cover many blocks, are answered from the map
+        // alone.
         let there = |block| match question.class {
             Class::Demand => self.room.has(block),
             _ => self.room.lists(block),
@@ -310,12 +311,12 @@ impl Fetch {
         self.waiting.borrow_mut().next_run(ranges, together, most)
     }
 
-    /// The bytes of these blocks.
+    /// The range of bytes that these blocks cover.
     pub fn bytes(&self, run: &Range<u64>) -> Range<u64> {
         self.room.range(run.start).start..self.room.range(run.end - 1).end
     }
 
-    /// Notes the end of a range, and its failure if any.
+    /// Notes that a range has ended, and why if it failed.
     pub fn ended(&self, run: Range<u64>, failure: Option<Failure>) {
         if failure.is_some() {
             self.count(|counters| counters.failures += 1);
@@ -331,14 +332,14 @@ impl Fetch {
         let why = asked.failure.as_ref().map(|why| why.text.clone());
         let why = why.unwrap_or_else(|| "the server sent nothing in time".to_owned());
         let text = self.about(&asked, &why);
-        // No reader has waited for blocks of read-ahead.
+        // No reader has waited for blocks that were read ahead.
         if errno == Errno::TIMEDOUT && asked.class == Class::Demand {
             self.given_up.borrow_mut().add(&asked.missing, &why);
         }
         self.answer(asked, errno.raw_os_error(), text);
     }
 
-    /// A line about missing blocks.
+    /// A line that names the first missing bytes, and says why they are missing.
     fn about(&self, asked: &Asked, why: &str) -> String {
         let first = asked.missing.first().copied().unwrap_or(0);
         let last = asked.missing.last().copied().unwrap_or(0);
@@ -346,8 +347,9 @@ impl Fetch {
         format!("{}: bytes {first}-{}: {why}", self.source, end - 1)
     }
 
-    /// Why a reader need not wait for these blocks: it has already waited for them or, with
-    /// [`Options::gives_up`], others have waited for theirs and nothing has arrived since.
+    /// Why a reader need not wait for these blocks: a reader has just waited for them and got an
+    /// error or, with [`Options::gives_up`], a reader has waited for other blocks and nothing has
+    /// arrived since.
     fn was_given_up(&self, asked: &Asked) -> Option<String> {
         if asked.class != Class::Demand {
             return None;

@@ -1,6 +1,8 @@
-//! First blocks of the other layers and devices of an image, requested together with its own.
+//! First blocks of the other layers and devices of an image, requested together with the image's
+//! own first block.
 //!
-//! The parent opens the files one after another, which would otherwise take a round trip each.
+//! The parent opens the files one after another, and each of them would otherwise cost a round
+//! trip.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -22,7 +24,7 @@ pub const FIRST: u64 = 2 * BLOCK;
 /// Maximum number of simultaneous requests: a registry without HTTP/2 needs a connection for each.
 const MOST: usize = 32;
 
-/// A blob's server, which knows credentials and redirects, and its answer.
+/// A blob's server, with the credentials and redirects that it needed, and its answer.
 type Answered = (Server, Response);
 
 /// Answers that nobody has taken yet.

@@ -1,15 +1,15 @@
-//! Blocks that were given up just now, whose readers need not wait for them again.
+//! Blocks that were given up a moment ago, so that readers need not wait for them again.
 //!
-//! The kernel reads ahead of read(2) and around a page fault. If that fails, it requests the pages
-//! again, one by one, before the program gets its error: it is the same read, which has one time
-//! limit.
+//! The kernel reads ahead of read(2) and around a page fault. If such a request fails, the kernel
+//! requests the pages again, one by one, before the program gets its error. For the program this is
+//! a single read, so it has a single time limit.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use remote_image::message::SAME_READ;
 
-/// By block: when it was given up, and why.
+/// When and why each block was given up.
 #[derive(Debug, Default)]
 pub struct GivenUp {
     blocks: BTreeMap<u64, (Instant, String)>,
@@ -37,7 +37,7 @@ impl GivenUp {
         Some(all?.first()?.1.as_str())
     }
 
-    /// Why the last block was given up, if that was within this time.
+    /// Why the last block was given up, if that happened within this time.
     pub fn last_within(&self, limit: Duration) -> Option<&str> {
         let last = self
             .last

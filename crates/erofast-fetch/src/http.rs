@@ -20,9 +20,10 @@ use crate::endpoint;
 use crate::failure::{Failure, is_of_tls};
 
 const REDIRECTS: usize = 10;
-/// Limit of an image's size: readers keep a bit for each block, whatever size a server announces.
+/// Maximum size of an image. Readers keep a bit for each block, so the size that a server announces
+/// must be limited.
 const LONGEST: u64 = 16 << 40;
-/// Limit of an ETag or a date.
+/// Maximum length of an ETag or a date, in bytes.
 const LONGEST_TAG: usize = 1 << 10;
 
 /// A server, as used for fetching one source.
@@ -72,8 +73,8 @@ impl Server {
         })
     }
 
-    /// Whether a registry answers at all with TLS instead of without, or the other way round. No
-    /// credentials are sent.
+    /// Whether a registry that was contacted without TLS answers with it, or the other way round.
+    /// No credentials are sent.
     pub async fn answers_otherwise(&self) -> Result<bool, Failure> {
         let (mut url, scheme) = (
             self.url.clone(),
@@ -108,7 +109,7 @@ impl Server {
         Ok(self.follow(url, headers).await?.1)
     }
 
-    /// Requests bytes. With `identity`, they must be of that image.
+    /// Requests bytes. With `identity`, they must belong to that image.
     pub async fn get(
         &self,
         bytes: &Range<u64>,
@@ -136,7 +137,8 @@ impl Server {
         Err(Failure::lasting(line))
     }
 
-    /// Sends a request, and repeats it if the server refuses the credentials and there are others.
+    /// Sends a request, and repeats it if the server refuses the credentials and others are
+    /// available.
     async fn send(&self, url: &Url, headers: &HeaderMap) -> Result<Response, Failure> {
         let get = || self.client.get(url.clone()).headers(headers.clone());
         if url.origin() != self.url.origin() {
@@ -154,7 +156,8 @@ impl Server {
         }
     }
 
-    /// Checks that an answer has bytes, and remembers where it came from.
+    /// Checks that an answer has the requested content, and remembers the URL to which redirects
+    /// led.
     fn settle(&self, url: Url, response: Response) -> Result<Response, Failure> {
         let status = response.status();
         let answered = [StatusCode::OK, StatusCode::PARTIAL_CONTENT].contains(&status);
@@ -235,7 +238,7 @@ fn validator(identity: &Identity) -> Option<&str> {
     strong.or(identity.modified.as_deref())
 }
 
-/// The identity of the image that an answer is part of.
+/// The identity of the image to which an answer belongs.
 pub fn identity(response: &Response) -> Result<Identity, Failure> {
     let headers = response.headers();
     let length = match response.status() == StatusCode::PARTIAL_CONTENT {
@@ -260,7 +263,7 @@ pub fn identity(response: &Response) -> Result<Identity, Failure> {
     })
 }
 
-/// A validator, which must fit into a packet and into the record of the cache.
+/// A validator, which must fit into a packet and into the cache's record of the image.
 fn validator_of(
     headers: &HeaderMap,
     name: HeaderName,
@@ -276,8 +279,8 @@ fn validator_of(
 }
 
 /// Checks that an answer is from this image. A partial answer may omit the date, but not the ETag
-/// (RFC 9110, 15.3.7). Copies of a blob in a registry may have different validators; its digest is
-/// compared later.
+/// (RFC 9110, 15.3.7). Validators of blobs are ignored, since copies of a blob may have different
+/// ones; its digest is compared later.
 pub fn check_identity(response: &Response, known: &Identity) -> Result<(), Failure> {
     let found = identity(response)?;
     let differs = |found: &Option<String>, known| found.is_some() && found != known;
@@ -296,7 +299,7 @@ pub fn check_identity(response: &Response, known: &Identity) -> Result<(), Failu
     }
 }
 
-/// Checks that an answer has exactly the requested bytes.
+/// Checks that an answer contains exactly the requested bytes.
 pub fn check_range(response: &Response, bytes: &Range<u64>) -> Result<(), Failure> {
     let headers = response.headers();
     let range = content_range(headers).map(|(range, _)| range);

@@ -23,7 +23,7 @@ pub struct Search(JoinHandle<Result<Vec<u8>, Failure>>);
 
 impl Search {
     /// Starts a search in parallel with the first request for the image. Returns `None` if the
-    /// profile is not wanted, or if it is already known whether there is one.
+    /// profile is not wanted, or if the cache already knows whether there is one.
     pub fn begin(
         source: &ImageUrl,
         options: &Options,
@@ -78,7 +78,7 @@ async fn find_and_send(fetch: &Rc<Fetch>, search: Option<Search>, attached: Opti
     }
 }
 
-/// The launch profile of an image that is opened without its server.
+/// Passes the parent the profile in the cache, for an image that is opened without its server.
 pub fn deliver_known(fetch: &Fetch) {
     let is_wanted = fetch.options.launches;
     let find = || known(&fetch.source, &fetch.options, &fetch.identity);
@@ -98,7 +98,7 @@ fn send(fetch: &Fetch, bytes: &[u8]) {
         Ok(file)
     };
     fetch.link.note_profile();
-    // Without a profile, launches are learned.
+    // If this fails, the mount learns launches without the profile.
     if let Ok(file) = in_memory() {
         fetch.report_launches(&file);
     }
@@ -109,12 +109,12 @@ async fn beside(server: &Server, source: &ImageUrl) -> Result<Vec<u8>, Failure> 
     let response = server.get_beside(url.url(), &HeaderMap::new()).await?;
     if response.status().is_success() {
         let bytes = few(response, Some(BEGIN)).await?;
-        // Some servers answer every request with a page.
+        // Some servers answer requests for missing files with a page.
         let is_one = bytes.starts_with(BEGIN);
         return Ok(if is_one { bytes } else { Vec::new() });
     }
     let failure = server.refused(&response);
-    // Bucket servers answer 403 if listing is not allowed.
+    // For missing files, bucket servers answer 403 if listing is not allowed.
     match failure.missing || response.status().is_client_error() && failure.lasting {
         true => Ok(Vec::new()),
         false => Err(failure),

@@ -179,7 +179,7 @@ fn packing(media: &str) -> Option<Packing> {
 }
 
 impl Layers {
-    /// The layers of an image that has only this one.
+    /// The layers of an image that has only this layer.
     pub fn of(top: Layer) -> Layers {
         Layers {
             top,
@@ -189,10 +189,10 @@ impl Layers {
         }
     }
 
-    /// The layers of an image. A single layer is the image, whatever its media type, unless that
-    /// says that it is compressed. If one EROFS layer is above uncompressed ones, those are its
-    /// devices. Everything else must consist of EROFS layers and archives; if an archive may be
-    /// compressed, its diff ID is requested.
+    /// The layers of an image. A single layer is the image, whatever its media type, unless the
+    /// media type says that the layer is compressed. If exactly one layer is EROFS and none of the
+    /// others is compressed, the others are devices of that image. Otherwise all layers must be
+    /// EROFS or archives; if one of the archives may be compressed, `diff_ids` is called.
     pub async fn choose(
         listed: &[Descriptor],
         diff_ids: impl AsyncFnOnce() -> Result<Vec<String>, Failure>,
@@ -242,8 +242,8 @@ impl Layers {
 }
 
 impl Layers {
-    /// The layer whose blob has this digest, alone, and the compressed archives above it, the
-    /// lowest first, each with the name that messages use.
+    /// An image of only the layer whose blob has this digest, and the compressed archives above
+    /// that layer, the lowest first, each with the name that messages use.
     pub async fn one(
         listed: &[Descriptor],
         digest: &str,

@@ -19,7 +19,7 @@ const MOST_RANGES: usize = 16;
 
 /// A delay that readers do not notice.
 const QUICK: Duration = Duration::from_millis(20);
-/// The shortest round trip whose idle time is worth filling: in less time, a reader may not even
+/// The shortest round trip whose idle time is worth filling: a reader may need longer than that to
 /// get a CPU.
 const LEAST_WAIT: Duration = Duration::from_millis(4);
 /// How long idle time is left unused after a launch profile was requested: most launches are over
@@ -27,7 +27,7 @@ const LEAST_WAIT: Duration = Duration::from_millis(4);
 const LAUNCH: Duration = Duration::from_secs(3);
 /// If nothing arrives for longer than this, the link is waiting for the other side.
 const STILL: Duration = Duration::from_millis(3);
-/// Number of bytes from whose arrival a transfer time is computed.
+/// Number of bytes that must arrive before a transfer time is computed from them.
 const SAMPLE: u64 = 4 * BLOCK;
 /// How soon a reader that got an answer asks again.
 const PAUSE: Duration = Duration::from_millis(4);
@@ -37,10 +37,10 @@ const NEAR: Duration = Duration::from_millis(100);
 const SOON: Duration = Duration::from_secs(2);
 /// The rest of an image is fetched only if it has at most this many bytes.
 const MOST: u64 = 256 << 20;
-/// Lower and upper limits of the bytes in flight.
+/// Lower and upper limits on the number of bytes in flight.
 const WINDOW: Range<u64> = 4 * BLOCK..16 << 20;
-/// Of this many answers in a row, at least one is on time if the link is not full: answers over new
-/// connections are late anyway.
+/// If the link is not full, at least one of this many consecutive answers is on time; answers over
+/// new connections are late in any case.
 const RECENT: usize = 4;
 
 /// What was learned about the link from the answers.
@@ -51,8 +51,8 @@ pub struct Link {
     transfer: Cell<Duration>,
     /// Transfer times of a block in recent bursts.
     bursts: Cell<[Duration; RECENT]>,
-    /// Whether the link was ever full: only then do the bytes that arrive during a range show its
-    /// rate.
+    /// Whether the link was ever full. Otherwise the bytes that arrive while a range is in flight
+    /// do not show what the link can carry.
     was_full: Cell<bool>,
     /// Bytes of the current burst, and the time that they took.
     burst: Cell<(u64, Duration)>,
@@ -64,11 +64,12 @@ pub struct Link {
     arrived: Cell<u64>,
     /// Bytes in flight.
     flying: Cell<u64>,
-    /// The highest rate at which bytes arrived during a range, in bytes per second.
+    /// The highest rate at which bytes arrived while a range was in flight, in bytes per second.
     rate: Cell<f64>,
     /// When a reader got an answer, if none has asked since.
     answered: Cell<Option<Instant>>,
-    /// The number of searches for a profile, and when one was last known or requested.
+    /// The number of searches for a profile that are in progress, and when a profile was last known
+    /// or requested.
     searches: Cell<usize>,
     profile: Cell<Option<Instant>>,
     /// The times to the first bytes of recent answers.
@@ -136,8 +137,8 @@ impl Link {
         (self.flying.get() + blocks * BLOCK <= window).then_some(blocks)
     }
 
-    /// The maximum number of blocks in a range that a reader waits for: more of them arrive sooner
-    /// in several ranges, since connections begin slowly.
+    /// The maximum number of blocks in a range that a reader waits for. A larger number of blocks
+    /// arrives sooner if it is split into several ranges, since connections begin slowly.
     pub fn wanted_blocks(&self) -> u64 {
         let part = |window: u64| (window / 4 / BLOCK).clamp(4, RUN);
         self.window().map_or(RUN, part)
@@ -183,7 +184,7 @@ impl Link {
         first.clamp(4, RUN / 2)..most.max(4)
     }
 
-    /// Whether these bytes arrive soon.
+    /// Whether this number of bytes would arrive soon.
     pub fn brings_soon(&self, bytes: u64) -> bool {
         bytes <= MOST && bytes as f64 <= self.rate() * SOON.as_secs_f64()
     }
@@ -203,12 +204,13 @@ impl Link {
         Some((fits as u64).clamp(WINDOW.start, WINDOW.end))
     }
 
-    /// Bytes per second: the rate during a range or, until the link has been full, the rate of a
-    /// burst if that is higher.
+    /// Bytes per second: the rate while a range was in flight or, until the link has been full, the
+    /// rate of a burst if that is higher.
     fn rate(&self) -> f64 {
         let mut bursts: [Duration; RECENT] = self.bursts.get();
         bursts.sort();
-        // The bytes of the quickest burst may have been waiting for this process.
+        // Ignore the quickest burst: its bytes may have arrived earlier and waited for this
+        // process.
         let burst = BLOCK as f64 / bursts[1].as_secs_f64().max(1e-4);
         match self.was_full.get() {
             true => self.rate.get(),
@@ -216,12 +218,12 @@ impl Link {
         }
     }
 
-    /// The longest time to the first byte of an answer if the link is not full.
+    /// The longest time to the first byte of an answer while the link is not full.
     fn limit(&self) -> Duration {
         self.wait.get().saturating_mul(5) / 4
     }
 
-    /// Whether all recent answers came later than that.
+    /// Whether all recent answers began after the time limit of [`Link::limit`].
     fn is_full(&self) -> bool {
         let limit = self.limit();
         self.recent.get().iter().all(|&wait| wait > limit)
@@ -267,8 +269,8 @@ impl Link {
         }
     }
 
-    /// Notes that a range of this many blocks began to arrive after `wait`, and then took
-    /// `transfer`.
+    /// Notes that a range of this many blocks began to arrive after `wait`, and arrived completely
+    /// within another `transfer`.
     pub fn learn(&self, blocks: u64, wait: Duration, transfer: Duration) {
         let ranges = self.ranges.get();
         let of_block = transfer / blocks.max(1) as u32;
@@ -284,8 +286,8 @@ impl Link {
         }
     }
 
-    /// Notes that bytes arrived at this rate during a range. A lower rate counts only if answers
-    /// are late: otherwise the link could have carried more.
+    /// Notes that bytes arrived at this rate while a range was in flight. A lower rate counts only
+    /// if answers are late: otherwise the link could have carried more.
     fn learn_rate(&self, now: f64) {
         let rate = self.rate.get();
         match now > rate {

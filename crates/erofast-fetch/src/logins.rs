@@ -17,7 +17,7 @@ const DOCKER_HUB: [&str; 3] = ["docker.io", "index.docker.io", "registry-1.docke
 /// What is known about the login to a registry.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Login {
-    /// `user:password`, and the file that has it.
+    /// `user:password`, and the file that contains it.
     User(String, PathBuf),
     /// No usable login exists; the text is the reason, worded for a message.
     Unusable(String),

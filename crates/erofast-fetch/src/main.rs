@@ -1,4 +1,4 @@
-//! Fetches blocks of a remote image into the cache, for `erofast` and programs with liberofast,
+//! Fetches blocks of a remote image into the cache, for `erofast` and programs that use liberofast,
 //! which start it. Orders arrive over standard input, a socket; see `remote_image::message`. It
 //! starts itself again to [convert] layers.
 #![forbid(unsafe_code)]
@@ -90,7 +90,7 @@ fn die_of_panics() {
     }));
 }
 
-/// The first packet from standard input, if that is a socket and has one.
+/// The first packet from standard input, if that is a socket on which a packet has arrived.
 fn first(socket: OwnedFd) -> Option<(OwnedFd, (Order, Vec<OwnedFd>))> {
     let order = receive(&socket).ok()??;
     Some((socket, order))

@@ -12,7 +12,7 @@ use crate::failure::Failure;
 /// network may have many images to mount.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The reason why an image is not opened.
+/// The message if an image is not opened because parts of it are missing from the cache.
 pub const NOT_THERE: &str = "offline=on, but the image is not completely in the cache";
 
 /// An image that is completely in the cache.

@@ -192,7 +192,7 @@ fn check(response: &Response, identity: &Identity, usable: bool) -> Result<(), F
     }
 }
 
-/// Fetches the whole image, unless it is already there.
+/// Fetches the whole image, unless it is already in the cache.
 async fn whole(fetch: &Rc<Fetch>, response: Response) -> Result<(), Failure> {
     let all = 0..fetch.identity.length;
     if remote_image::store::blocks(&all).all(|block| fetch.room.has(block)) {

@@ -3,7 +3,7 @@
 use hyper_util::client::proxy::matcher::Matcher;
 use reqwest::{Client, ClientBuilder, Url};
 
-/// A client that uses the proxy.
+/// A builder for a client that uses the proxy.
 pub fn client() -> ClientBuilder {
     match is_off() {
         true => Client::builder().no_proxy(),
@@ -19,8 +19,8 @@ pub fn of(url: &Url) -> Option<String> {
     Some(port.map_or_else(|| host.to_owned(), |port| format!("{host}:{port}")))
 }
 
-/// Whether the environment disables the proxy for all hosts. Curl interprets an asterisk in this
-/// way; reqwest applies it only to names.
+/// Whether the environment disables the proxy for all hosts. Curl interprets an asterisk in
+/// `no_proxy` in this way; reqwest applies it only to names.
 fn is_off() -> bool {
     let set = |name| std::env::var(name).ok();
     let hosts = set("no_proxy").or_else(|| set("NO_PROXY"));

@@ -13,7 +13,7 @@ use crate::http::{check_identity, check_range};
 use crate::link::Flight;
 use remote_image::store::blocks;
 
-/// Why a server that does not support ranges is useless.
+/// The message if the server does not support ranges.
 pub const NO_RANGES: &str = "the server does not support range requests (mount -o fetch=whole, or \
                              --fetch whole, fetches the whole image first)";
 
@@ -45,7 +45,7 @@ pub async fn take(
     let mut left = blocks(bytes);
     let mut partial = Vec::new();
     let mut due = fetch.due();
-    let drips = |_| Failure::new("the server sent less than a block of 16 KiB in time");
+    let drips = |_| Failure::new("the server did not send a block of 16 KiB in time");
     while let Some(chunk) = timeout_at(due, response.chunk()).await.map_err(drips)?? {
         fetch.heard(chunk.len() as u64);
         let mut chunk = &chunk[..];

@@ -22,7 +22,7 @@ impl Readers {
         self.end();
     }
 
-    /// Lets the process end with the last reader: no new ones will come.
+    /// Makes the process end with its last reader, since no new ones will come.
     pub fn end_with_last(&self) {
         self.ends.set(true);
         self.end();

@@ -1,6 +1,6 @@
 //! Images in registries: the blobs that a tag or a digest leads to.
 //!
-//! The manifests are those of the OCI image specification and Docker's.
+//! Manifests may follow the OCI image specification or that of Docker.
 
 use remote_image::launches::{LONGEST as LONGEST_LAUNCHES, MEDIA_TYPE};
 use remote_image::registry::{Reference, TarLayer, Version, is_digest};
@@ -19,7 +19,7 @@ const LONGEST: usize = 4 << 20;
 /// Maximum depth of nested indexes.
 const DEPTH: usize = 3;
 
-/// The annotation for the creation time: RFC 3339 dates, which sort by time.
+/// The annotation with the creation time, an RFC 3339 date; such dates can be compared as text.
 const CREATED: &str = "org.opencontainers.image.created";
 
 const MANIFESTS: &str = "application/vnd.oci.image.manifest.v1+json, \
@@ -102,7 +102,7 @@ impl Resolved {
         }
     }
 
-    /// The manifest that a tag currently leads to, as a line for the log.
+    /// A line for the log that names the manifest to which the tag currently leads.
     pub fn pinned(&self) -> Option<String> {
         let (manifest, layers) = (self.manifest.as_ref()?, &self.layers);
         Some(match (layers.below.len(), &layers.top) {
@@ -173,7 +173,7 @@ async fn of_machine(
     Err(Failure::lasting("image indexes are nested too deeply"))
 }
 
-/// A layer alone, and the archives above it.
+/// A single layer, and the archives above it.
 async fn one_layer(server: &Server, manifest: &str, layer: &str) -> Result<Resolved, Failure> {
     let (_, manifest) = fetch(server, &Version::Digest(manifest.to_owned())).await?;
     let manifest = of_machine(server, manifest, &mut Vec::new()).await?;
@@ -196,7 +196,7 @@ impl Manifest {
     }
 }
 
-/// Digests of the uncompressed layers.
+/// The diff IDs of the layers, which an image's config lists.
 async fn diff_ids(server: &Server, config: Option<&Descriptor>) -> Result<Vec<String>, Failure> {
     let config = config.ok_or_else(|| Failure::lasting("the manifest has no config"))?;
     let expected = config.digest()?;
@@ -275,8 +275,8 @@ async fn refusal(server: &Server, version: &Version, response: Response) -> Fail
     }
 }
 
-/// Says what is missing. A registry without the repository reports that when its tags are
-/// requested.
+/// Says what is missing. To find out whether the whole repository is missing, this requests the
+/// list of its tags.
 async fn missing(server: &Server, version: &Version, no_repository: bool) -> String {
     let what = match version {
         Version::Tag(tag) => format!("tag {tag}"),
@@ -340,7 +340,7 @@ fn architecture(rust: &str, little_endian: bool) -> &str {
     }
 }
 
-/// The launch profile of an image; empty if there is none. A layer beside the image comes first,
+/// The launch profile of an image; empty if there is none. A layer beside the image is tried first,
 /// then referrers of the image. If a registry does not support referrers, a tag lists them.
 pub async fn find_launches(server: &Server, attached: &Attached) -> Result<Vec<u8>, Failure> {
     if let Some(digest) = &attached.layer {

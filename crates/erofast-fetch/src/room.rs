@@ -22,7 +22,7 @@ pub const NOT_KEPT: &str = "nothing is kept in the cache";
 
 /// Maximum number of blocks in the spare file, which is in memory.
 const SPARE: usize = (64 << 20) / BLOCK as usize;
-/// After this many bytes the size of the cache is checked again.
+/// Number of new bytes after which the size of the cache is checked again.
 const GROWTH: u64 = 64 << 20;
 
 /// The store and the spare file of an image.
@@ -35,10 +35,11 @@ pub struct Room {
     /// The cache's directory, and its size limit.
     cache: Option<(PathBuf, u64)>,
     grown: Cell<u64>,
-    /// Why new blocks are not put into the cache; `None` if they are, or if that was not wanted.
+    /// Why new blocks are not put into the cache; `None` if they are, or if the options say that
+    /// nothing is kept.
     not_kept: RefCell<Option<String>>,
     began_empty: bool,
-    /// The store is a complete image of the shared cache, which is read-only.
+    /// Whether the store is a complete image in the shared cache, which is used read-only.
     is_shared: bool,
 }
 
@@ -95,7 +96,7 @@ impl Room {
         Ok(room)
     }
 
-    /// Uses the files of a fetcher that died.
+    /// Continues with the files of a fetcher that died.
     pub fn resume(files: Vec<OwnedFd>, options: &Options, length: u64) -> Result<Room, Failure> {
         let files = <[OwnedFd; 4]>::try_from(files);
         let [data, map, spare, spare_map] = files.map_err(|_| Failure::lasting("four files"))?;
@@ -146,7 +147,8 @@ impl Room {
         fstat(self.store.data()).is_ok_and(|file| file.st_nlink > 0)
     }
 
-    /// Why new blocks are not put into the cache; `None` if they are, or if that was not wanted.
+    /// Why new blocks are not put into the cache; `None` if they are, or if the options say that
+    /// nothing is kept.
     pub fn not_kept(&self) -> Option<String> {
         self.not_kept.borrow().clone()
     }
@@ -168,7 +170,7 @@ impl Room {
         let _ = self.spare.forget_all();
     }
 
-    /// Whether the cache had no room for some block, so that few blocks are kept.
+    /// Whether a block did not fit in the cache, so that few more blocks can be kept.
     pub fn is_full(&self) -> bool {
         !self.spared.borrow().is_empty()
     }
@@ -202,8 +204,8 @@ impl Room {
         let _ = self.spare.forget_block(block);
     }
 
-    /// Removes the image from the cache if none of it was cached at first. If that fails, the image
-    /// will eventually be pruned.
+    /// Removes the image from the cache if none of it was cached when it was opened. If that fails,
+    /// the image will eventually be pruned.
     pub fn discard(&self) {
         if let Some((directory, _)) = self.cache.as_ref().filter(|_| self.began_empty) {
             let _ = cache::discard(directory, self.store.map());
@@ -211,7 +213,7 @@ impl Room {
     }
 
     /// Stores a block in the cache or, if the cache has no room, in the spare file. Returns a line
-    /// for the log when the first block cannot be kept, and again only after a block was kept.
+    /// for the log when the first block cannot be kept, and again only after a block has been kept.
     pub fn put(&self, block: u64, bytes: &[u8]) -> Result<Option<String>, Failure> {
         // The first answer of a server delivers blocks even if they are already present.
         if self.is_shared && self.has(block) {

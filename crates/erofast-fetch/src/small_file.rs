@@ -18,7 +18,7 @@ pub fn read(option: &str, path: &Path) -> Result<String, Failure> {
     text.map_err(|_| about(option, path, "not UTF-8 text"))
 }
 
-/// A failure of a file that an option names, with the option's name.
+/// A failure to use a file that an option names. The text begins with the option.
 pub fn about(option: &str, path: &Path, why: impl Display) -> Failure {
     Failure::lasting(format!("http.{option}_file={}: {why}", path.display()))
 }

@@ -1,9 +1,9 @@
 //! Reads ahead for readers that continue where they stopped.
 //!
 //! A reader requests only what is missing, so a question that begins where the last window ended
-//! shows that the reader has caught up: the window doubles. Its length thus adapts to round trip
-//! and bandwidth without measuring either. A reader reports when it reaches a window that is
-//! already present, and the next one is fetched meanwhile.
+//! shows that the reader has caught up, and the window is doubled. Its length thus adapts to
+//! round-trip time and bandwidth, although neither is measured. A reader reports when it reaches a
+//! window that is already present, so that the next one is fetched while it reads.
 
 use std::collections::VecDeque;
 use std::ops::Range;

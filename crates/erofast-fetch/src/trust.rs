@@ -27,7 +27,7 @@ use x509_cert::der::{Decode, Tag, Tagged};
 use crate::failure::Failure;
 use crate::small_file::{about, read_at_most};
 
-/// Size limit of a file of certificates: the system's is a fifth of that.
+/// Size limit of a file of certificates. The system's own file is a fifth as large.
 const LONGEST: u64 = 1 << 20;
 /// Message about a file that should be in PEM format.
 const IN_DER: &str = "a DER certificate, not PEM; convert it with openssl x509 -inform der";

@@ -25,7 +25,7 @@ pub struct Verification {
     ended: Notify,
     /// Questions that were completed by the last block of the blob.
     held: RefCell<Vec<Asked>>,
-    /// Why the bytes are wrong, in one line, if they are.
+    /// If the bytes are wrong, one line that says why.
     pub refusal: RefCell<Option<String>>,
 }
 
@@ -42,8 +42,8 @@ impl Verification {
         }
     }
 
-    /// Notes that this many bytes arrived. Returns true if all have arrived, and must be compared
-    /// now.
+    /// Notes that this many bytes arrived. Returns true if all bytes have arrived and must now be
+    /// compared.
     pub fn arrived(&self, bytes: u64, room: &Room) -> bool {
         self.left.set(self.left.get().saturating_sub(bytes));
         if self.left.get() > 0 || self.running.get() {
@@ -76,7 +76,7 @@ impl Verification {
         None
     }
 
-    /// Takes the result, and returns the questions that were held.
+    /// Stores the result, and returns the questions that were held.
     pub fn end(&self, outcome: &Result<(), String>) -> Vec<Asked> {
         self.running.set(false);
         self.left.set(u64::MAX);

@@ -12,7 +12,8 @@ use crate::failure::Failure;
 
 /// Maximum number of blocks in one request to the server: 1 MiB.
 pub const RUN: u64 = (1 << 20) / BLOCK;
-/// Maximum number of unanswered questions of one reader. A mount has one per waiting program.
+/// Maximum number of unanswered questions of one reader. A mount has one question per waiting
+/// program.
 pub const MOST_OF_A_READER: usize = 1 << 16;
 /// Maximum number of missing blocks of one reader, over all of its questions: 16 GiB.
 const MOST_MISSING: usize = 1 << 22;
@@ -33,11 +34,11 @@ pub struct Asked {
     pub class: Class,
     /// Blocks that are still missing.
     pub missing: BTreeSet<u64>,
-    /// The block at which more is read ahead.
+    /// The block at which the reader reports its progress, so that more is read ahead.
     pub mark: Option<u64>,
     /// Blocks in the order in which they are wanted; those present are removed from the front.
     order: VecDeque<Range<u64>>,
-    /// The last failure of a range that had one of these blocks.
+    /// The last failure of a range that contained one of these blocks.
     pub failure: Option<Failure>,
     since: Instant,
     failures: u32,
@@ -102,9 +103,10 @@ pub struct Waiting {
     asked: Vec<Asked>,
     in_flight: HashSet<u64>,
     runs: usize,
-    /// When the server last completed a block's worth of bytes, of any blocks.
+    /// When the server last completed another block's worth of bytes, whichever blocks they belong
+    /// to.
     heard: Instant,
-    /// Bytes since then.
+    /// Bytes that have arrived since `heard`.
     bytes: u64,
     /// The server asked not to be contacted before this time.
     pub hold: Instant,
@@ -157,7 +159,8 @@ impl Waiting {
         self.in_flight.contains(&block)
     }
 
-    /// Whether blocks of a launch profile are being fetched. A profile predicts more than reads do.
+    /// Whether blocks of a launch profile are being fetched. A profile is a better prediction than
+    /// earlier reads.
     pub fn has_profile(&self) -> bool {
         self.asked.iter().any(|asked| asked.class == Class::Profile)
     }
@@ -265,7 +268,7 @@ impl Waiting {
         })
     }
 
-    /// Whether a reader requests more than any valid reader would.
+    /// Whether a reader requests more than any correct reader would.
     pub fn is_too_much(&self, client: u64, more: &Asked) -> bool {
         let is_of = |asked: &&Asked| asked.client.as_ref().is_some_and(|it| it.number == client);
         let missing = self
@@ -299,7 +302,7 @@ impl Waiting {
     }
 }
 
-/// The mark of a reply as text; empty without a mark.
+/// The mark of a reply as text; empty if there is none.
 pub fn in_words(mark: Option<u64>) -> String {
     mark.map_or_else(String::new, |block| block.to_string())
 }

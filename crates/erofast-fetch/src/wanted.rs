@@ -29,7 +29,7 @@ pub struct Wanted<'w> {
 }
 
 impl Wanted<'_> {
-    /// The server that the URL names, which is not contacted yet.
+    /// The server that the URL names. This does not contact it yet.
     pub fn server(&self) -> Result<Server, Failure> {
         Server::new(&self.source, &self.options, self.connections)
     }

@@ -6,7 +6,7 @@ use remote_image::Ahead;
 use remote_image::store::BLOCK;
 use std::ops::Range;
 
-/// Few enough blocks to arrive soon on a busy machine.
+/// Few enough blocks to arrive soon even on a busy machine.
 const BLOCKS: usize = 300;
 const LENGTH: usize = BLOCKS * BLOCK as usize;
 
@@ -54,7 +54,7 @@ fn the_rest_of_an_image_comes_while_its_reader_does_something_else() {
     assert_eq!(file.counters().unwrap().unread_bytes, 0);
 }
 
-/// It would displace blocks that readers need.
+/// The rest would displace blocks that readers need.
 #[test]
 fn on_a_full_disk_the_rest_of_an_image_is_left() {
     let Some(small) = SmallDisk::mount() else {

@@ -73,8 +73,8 @@ fn a_fault_that_passes_is_no_error() {
         let bytes = read(&file, range(number));
         let bytes = bytes.unwrap_or_else(|error| panic!("{fault:?}: {error}"));
         assert_eq!(bytes, image[range(number)], "{fault:?}");
-        // A block that was fetched along with others may lack its end, which is noticed after the
-        // reader has continued.
+        // A block that was fetched along with others may arrive incomplete, which is noticed after
+        // the reader has continued.
         let failures = || file.counters().unwrap().failures;
         let begun = std::time::Instant::now();
         while failures() < number as u64 && begun.elapsed() < Duration::from_secs(120) {
@@ -113,7 +113,7 @@ fn a_fault_that_stays_is_one_line_and_the_mount_goes_on_when_it_ends() {
         (Fault::OtherRange, "a different range"),
         (Fault::Whole, "range requests"),
         (Fault::Stalled, ""),
-        (Fault::Drip, "less than a block of 16 KiB in time"),
+        (Fault::Drip, "did not send a block of 16 KiB in time"),
         (Fault::Closed, ""),
         (Fault::Garbage, ""),
         (Fault::Compressed, "compressed data"),

@@ -68,7 +68,7 @@ pub(crate) fn program_with(folder: &Path, variables: &[(&str, &Path)]) -> PathBu
     script
 }
 
-/// A file whose fetcher is this program.
+/// A file whose fetcher is started from this program.
 pub(crate) fn open_with(
     program: PathBuf,
     url: &str,

@@ -64,7 +64,7 @@ fn a_reader_that_goes_on_is_read_ahead_of() {
             image(LENGTH)[part..part + 20_000]
         );
     }
-    // With one per block there would be 161 requests.
+    // With one request per block there would be 161.
     let requests = server.state().asked.len();
     assert!(requests < 16, "{requests} requests");
     assert_eq!(file.counters().unwrap().fetched_bytes, LENGTH as u64);
@@ -166,7 +166,8 @@ fn a_disk_that_is_full_is_one_line() {
     drop((file, fetcher));
 }
 
-/// An image that cannot be kept can still be read; the line comes once the image is open.
+/// An image that cannot be kept can still be read; the line about it is sent once the image is
+/// open.
 #[test]
 fn an_image_that_cannot_be_kept_is_one_line() {
     let (server, cache) = (Server::start(image(LENGTH)), cache());

@@ -15,7 +15,7 @@ pub(crate) enum Fault {
     Short,
     /// The answer continues for 100 bytes after the range.
     Long,
-    /// A different range than requested, which the header states.
+    /// A different range from the one that was requested; the header states it correctly.
     OtherRange,
     /// The whole image, as if no range had been requested.
     Whole,
@@ -39,7 +39,7 @@ pub(crate) enum Fault {
     Changed,
     /// A different total length.
     Length(u64),
-    /// Redirects to that URL.
+    /// A redirect to this URL.
     Redirect(String),
 }
 
@@ -208,7 +208,7 @@ impl Server {
         }
     }
 
-    /// Waits for the other requests; returns false if they do not come.
+    /// Waits for the other requests; returns false if they do not arrive.
     fn wait_for_others(&self) -> bool {
         let mut state = self.state();
         state.waiting += 1;

@@ -240,7 +240,7 @@ fn a_proxy_of_the_environment_passes_tls_on() {
     assert_eq!(asked.recv().unwrap(), "CONNECT images.test:443 HTTP/1.1");
 }
 
-/// Passes both directions on in the background; returns the client's first line.
+/// Forwards both directions in the background; returns the client's first line.
 fn pass_on(client: TcpStream, target: SocketAddr) -> String {
     let mut from = BufReader::new(client.try_clone().unwrap());
     let mut lines = from.by_ref().lines().map_while(Result::ok);

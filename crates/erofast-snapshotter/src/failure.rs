@@ -14,7 +14,7 @@ pub enum Failure {
     /// The snapshot is not of the kind that the call needs.
     #[error("{0}")]
     Precondition(String),
-    /// The request makes no sense.
+    /// The request is not valid.
     #[error("{0}")]
     Invalid(String),
     /// A layer cannot be mounted now.

@@ -29,7 +29,7 @@ use erofast_snapshotter::socket;
 /// How long calls in progress may take after the program is told to exit.
 const GOODBYE: Duration = Duration::from_secs(5);
 
-/// The program that makes images of archives.
+/// The program that makes images from archives.
 const MKFS: &str = "mkfs.erofs";
 
 fn main() -> ExitCode {

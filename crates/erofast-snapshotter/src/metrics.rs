@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// Upper bounds of the histogram of times until a mount is ready, in seconds.
+/// Upper bounds of the buckets in the histogram of the times until a mount is ready, in seconds.
 const BOUNDS: [f64; 10] = [0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
 
 /// The outcome for a layer that containerd asked for.
@@ -109,19 +109,19 @@ impl Metrics {
             (
                 "layer_cached_bytes",
                 "gauge",
-                "Bytes of mounted layers that are in the cache.",
+                "Cached bytes of mounted layers.",
                 now.cached_bytes,
             ),
             (
                 "layer_lazy_bytes",
                 "gauge",
-                "Bytes that mounted layers have fetched.",
+                "Bytes fetched for mounted layers.",
                 now.fetched_bytes,
             ),
             (
                 "layer_fetch_failures",
                 "gauge",
-                "Failed requests of mounted layers to registries.",
+                "Failed requests to registries for mounted layers.",
                 now.failures,
             ),
             (

@@ -76,7 +76,8 @@ fn address(text: &str) -> Result<SocketAddr, &'static str> {
 }
 
 impl Options {
-    /// Parses the arguments of this process. Wrong ones end it with one line.
+    /// Parses the arguments of this process. If they are not valid, prints one line and ends the
+    /// process.
     pub fn of_process() -> Self {
         Self::try_parse().unwrap_or_else(|error| {
             if !error.use_stderr() {

@@ -59,7 +59,7 @@ impl Page {
     }
 }
 
-/// Adds the counters of all files at URLs to `now`. The report is about one mount or several.
+/// Adds the counters of all files at URLs to `now`. The report covers one mount or several.
 fn sum(json: &[u8], now: &mut Now) {
     let report: Value = serde_json::from_slice(json).unwrap_or_default();
     let one = std::slice::from_ref(&report);

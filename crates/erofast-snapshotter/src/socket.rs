@@ -1,4 +1,4 @@
-//! The socket, and the notification to the service manager that it is ready.
+//! The socket, and the message that tells the service manager that the snapshotter is ready.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io::{self, ErrorKind};

@@ -32,7 +32,7 @@ impl Image {
         }
     }
 
-    /// Adds a layer: an archive of the file or folder `named`, beside which there are these files.
+    /// Writes these files, and adds an archive of the file or folder `named` among them as a layer.
     fn add(&mut self, files: &[(&str, &str)], named: &str) -> String {
         let number = self.layers.len();
         let folder = self.place.path().join(number.to_string());
@@ -85,7 +85,7 @@ fn converting() -> Option<Node> {
     Some(node)
 }
 
-/// Asks for the layer as containerd does; returns true if it exists without a download.
+/// Asks for the layer as containerd does; returns true if containerd need not download it.
 fn pull(node: &Node, key: &str, [parent, chain]: [&str; 2], image: &Image, layer: &str) -> bool {
     let labels = labels_of(chain, &image.name(), layer, &image.manifest());
     match node.prepare(key, parent, &labels) {
@@ -190,7 +190,7 @@ fn a_layer_above_others_whose_archive_lacks_a_directory_is_left_to_containerd() 
         let log = node.log();
         assert_eq!(log.lines().count(), 1, "{log}");
         let why =
-            format!("layer {above}: unpacked by containerd: directories missing in its archive: 1");
+            format!("layer {above}: unpacked by containerd: directories not in its archive: 1");
         assert!(log.contains(&why), "{log}");
         assert_eq!(node.points().len(), 1);
     }

@@ -44,7 +44,7 @@ struct Pulled {
     image_ref: String,
 }
 
-/// Answers any call with the requested path.
+/// Stands in for containerd: records each request, and answers with the path that was called.
 #[derive(Clone, Default)]
 struct Containerd(Arc<Mutex<Vec<PullImage>>>);
 
@@ -196,7 +196,7 @@ fn the_login_of_a_pull_reaches_the_registry_and_no_argument_and_no_log() {
     assert!(!below(&node.path("run")).iter().any(|bytes| has(bytes)));
 }
 
-/// The bytes of all files except those of mounts.
+/// The bytes of all files except those in mounts.
 fn below(folder: &Path) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     for entry in fs::read_dir(folder).unwrap().flatten() {

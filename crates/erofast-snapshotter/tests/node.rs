@@ -273,8 +273,8 @@ impl Node {
         )
     }
 
-    /// Asks for the layer as containerd does for a pull by the CRI plugin: true if it exists
-    /// without a download.
+    /// Asks for the layer as containerd does when the CRI plugin pulls an image; returns true if
+    /// containerd need not download the layer.
     pub fn pull(&self, key: &str, parent: &str, chain: &str, image: &str, digest: &str) -> bool {
         match self.prepare(key, parent, &labels(chain, image, digest)) {
             Ok(_) => false,
@@ -351,7 +351,7 @@ impl Site {
         format!("{}/tools:v1", self.registry.0.address)
     }
 
-    /// Adds another image to the same repository, whose bytes are not EROFS.
+    /// Adds another image, whose bytes are not EROFS, to the same repository.
     pub fn other(&self) -> String {
         let bytes = vec![b'x'; 100_000];
         self.registry
@@ -359,7 +359,7 @@ impl Site {
         crate::repository::digest(&bytes)
     }
 
-    /// Reads every file and compares it.
+    /// Reads every file and compares its checksum.
     pub fn compare(&self, root: &Path) {
         for (path, sum) in &self.sums {
             let mut bytes = Vec::new();

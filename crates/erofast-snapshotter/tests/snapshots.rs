@@ -108,7 +108,7 @@ fn the_root_of_a_pod_with_a_user_namespace_belongs_to_its_root() {
     node.commit("below", "layer").unwrap();
     let mounts = match node.prepare("pod", "below", &labels.into()) {
         Err(status) if status.message().contains("Invalid argument") => {
-            return println!("skipped: no owners are mapped here: {}", status.message());
+            return println!("skipped: cannot map owners here: {}", status.message());
         }
         mounts => mounts.unwrap(),
     };
@@ -132,7 +132,7 @@ fn the_root_of_a_pod_with_a_user_namespace_belongs_to_its_root() {
     assert_eq!(fs::read_dir(node.path("root/mapped")).unwrap().count(), 0);
 }
 
-/// A snapshotter killed between any two writes finds everything that it had reported.
+/// A snapshotter that was killed between any two writes still has everything that it had reported.
 #[test]
 fn no_snapshot_is_lost_when_it_is_killed() {
     let mut node = Node::started();

@@ -1,6 +1,7 @@
 //! The last answers of servers, by URL, for times when a server does not answer.
 //!
-//! The cache has one file per URL, named by a hash of it: the URL's query may be a secret.
+//! The cache has one file per URL. A hash of the URL is the file's name, since the URL's query may
+//! be a secret.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -19,8 +20,8 @@ use crate::{ImageUrl, Options, converted, shared_cache};
 /// The folder beside the directories of images.
 const DIRECTORY: &str = "answers";
 
-/// How many of the latest answers are kept when the cache is pruned: a URL may have a new signature
-/// each time.
+/// How many of the latest answers are kept when the cache is pruned: URLs may have a new signature
+/// at each use.
 const MOST: usize = 1000;
 
 /// The image at a URL, and the files that belong to it.
@@ -151,8 +152,8 @@ fn is_whole(source: &ImageUrl, options: &Options, identity: &Identity) -> bool {
     own.or_else(shared).is_some_and(|store| store.is_whole())
 }
 
-/// Removes answers whose images are gone from the cache in this directory, and all but the latest
-/// ones.
+/// From the cache in this directory, removes answers whose images are gone, and of the others all
+/// but the latest `MOST`.
 pub fn prune(root: &Path) {
     let Ok(files) = fs::read_dir(root.join(DIRECTORY)) else {
         return;

@@ -1,8 +1,8 @@
 //! The cache directory: one directory for each image.
 //!
 //! An image's directory is named by a hash of its key and has three files: `data` and `map`, the
-//! two of a [`Store`], and `image.json`, which says what they contain. The modification time of
-//! `image.json` is the time of the image's last use. Fetchers of an image hold a shared lock on
+//! two files of a [`Store`], and `image.json`, which says what they contain. The modification time
+//! of `image.json` is the time of the image's last use. Fetchers of an image hold a shared lock on
 //! `map`. The cache directory may belong to another user, so its contents are not trusted, and
 //! symlinks in it are not followed.
 
@@ -27,7 +27,7 @@ use crate::{ImageUrl, Options, last_use};
 /// The error if [`default_directory`] finds none.
 pub const NO_DIRECTORY: &str = "HOME is not set and no cache directory was given";
 
-/// The parent of root's caches.
+/// The parent directory of root's caches.
 const SYSTEM_CACHES: &str = "/var/cache";
 
 /// The file that says which image this is; its size is limited to that of the packet in which its
@@ -38,8 +38,8 @@ const RECORD: &str = "image.json";
 /// lock on this file.
 pub(crate) const LOCK: &str = "lock";
 
-/// The version of the way in which images are made from tar layers: images made in another way
-/// count as different images.
+/// The version of the recipe for making images from tar layers. Images made by another recipe count
+/// as different images.
 const RECIPE: u32 = 1;
 
 /// `$XDG_CACHE_HOME/erofast`; otherwise `/var/cache/erofast` for root, and `~/.cache/erofast` for
@@ -226,7 +226,7 @@ impl Folder {
         Ok(renameat(descriptor, from, descriptor, to)?)
     }
 
-    /// Removes the record, without which there is no image.
+    /// Removes the record; without it, the directory does not count as an image.
     pub(crate) fn remove_record(&self) -> io::Result<()> {
         match unlinkat(&self.descriptor, RECORD, AtFlags::empty()) {
             Err(rustix::io::Errno::NOENT) | Ok(()) => Ok(()),

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// change of the file they were seen to match.
 const BLOCKS: u64 = 32;
 
-/// How many words are allocated together, when one of their blocks is read: a server chooses the
-/// number of blocks.
+/// Number of words that are allocated together, only when one of their blocks is read: the server
+/// chooses the number of blocks, so the whole set may be large.
 const WORDS: u64 = 512;
 
 /// The set of checked blocks, which needs no lock.
@@ -25,13 +25,13 @@ impl Checked {
         Checked(parts.map(|_| OnceLock::new()).collect())
     }
 
-    /// Whether a block was seen to match after this last change of the file.
+    /// Whether a block was seen to match after the file's last change, which `changed` identifies.
     pub(crate) fn is(&self, block: u64, changed: u32) -> bool {
         let word = self.word(block).load(Ordering::Relaxed);
         word >> BLOCKS == u64::from(changed) && word & bit(block) != 0
     }
 
-    /// Records that a block was read after this change of the file, and matches.
+    /// Records that a block that was read after this change of the file matches.
     pub(crate) fn set(&self, block: u64, changed: u32) {
         let since = u64::from(changed) << BLOCKS;
         let with = |word| match word >> BLOCKS == u64::from(changed) {

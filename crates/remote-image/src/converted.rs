@@ -1,9 +1,9 @@
 //! Images in the cache that are made from tar layers, by the digest of the archive (its diff ID).
 //!
-//! An entry has the same files as any other, and all blocks from the beginning. The image is made
-//! in a directory within the entry by the holder of a lock, and the record is written last, so an
-//! image that exists is complete. The remains of a maker that was killed have no record, and are
-//! removed by the next maker or when the cache is pruned.
+//! Such an entry has the same files as any other, but all of its blocks from the start. The image
+//! is made in a directory within the entry by the holder of a lock, and the record is written last,
+//! so an image that exists is complete. The remains of a maker that was killed have no record, and
+//! are removed by the next maker or when the cache is pruned.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -118,7 +118,7 @@ fn begin_in(root: &Path, source: &ImageUrl, options: &Options, diff_id: &str) ->
         Err(Errno::WOULDBLOCK) => return Ok(Begun::Elsewhere),
         locked => locked?,
     }
-    // The previous holder of the lock has removed it.
+    // The previous holder of the lock has removed the file.
     if lock.metadata()?.nlink() == 0 {
         return Ok(Begun::Elsewhere);
     }
@@ -173,7 +173,7 @@ impl Making {
         }
         let store = Store::new(image.into(), map.into(), stat.len());
         store.adopt()?;
-        // The record must not exist before the bytes do, whatever happens to the machine.
+        // The bytes must be on disk before the record exists, even if the power fails.
         store.data().sync_data()?;
         store.map().sync_data()?;
         fs::rename(self.work().join(IMAGE), self.path.join("data"))?;

@@ -67,7 +67,7 @@ struct Image {
 #[derive(Debug)]
 struct Process {
     child: Child,
-    /// The process that started the fetcher. Only that process ends it, and not a fork.
+    /// The process that started the fetcher. Only that process ends the fetcher; its forks do not.
     parent: u32,
     socket: OwnedFd,
 }
@@ -316,13 +316,13 @@ impl Fetcher {
         self.process.child.id()
     }
 
-    /// Starts a thread that restarts the program when it dies and passes its lines to `note`, until
-    /// the last reader has gone.
+    /// Starts a thread that, until the last reader has gone, restarts the program when it dies and
+    /// passes its lines to `note`.
     pub fn watch(mut self, note: impl Fn(&str) + Send + 'static) -> io::Result<()> {
         self.ends_with_readers = true;
         self.order_end()?;
         let watch = move || {
-            // An error ends the loop: the fetcher cannot be started.
+            // An error, which means that the fetcher cannot be started, ends the loop.
             while let Ok(true) = self
                 .attend(&note)
                 .inspect_err(|error| note(&format!("{PROGRAM}: {error}")))

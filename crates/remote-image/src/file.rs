@@ -233,8 +233,8 @@ impl Drop for RemoteFile {
     }
 }
 
-/// Opens an image for one process: a thread restarts the fetcher when it dies and passes its lines
-/// to `note`, until the process ends.
+/// Opens an image for this process: until the process ends, a thread restarts the fetcher when it
+/// dies and passes its lines to `note`.
 pub fn open(
     source: &ImageUrl,
     options: &Options,
@@ -247,7 +247,7 @@ pub fn open(
 }
 
 /// Like [`open`], for an image together with the devices and layers that its manifest in a registry
-/// lists, using one fetcher. `progress` gets a line now and then while layers are being converted.
+/// lists, using one fetcher. `progress` gets occasional lines while layers are being converted.
 pub fn open_all(
     source: &ImageUrl,
     options: &Options,

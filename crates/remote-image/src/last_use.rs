@@ -1,7 +1,8 @@
 //! Times of last use, stored as modification times of files.
 //!
-//! After the clock was set back, some of them are in the future. They would stay the latest until
-//! the clock catches up, so whatever is used in the meantime would always be removed first.
+//! After the clock was set back, some of these times are in the future. They would remain the
+//! latest until the clock catches up, so files that are used in the meantime would be removed
+//! first.
 
 use std::fs::File;
 use std::io;
@@ -10,12 +11,13 @@ use std::time::{Duration, SystemTime};
 /// How far file times may lag behind the clock; FAT is the coarsest.
 const GRAIN: Duration = Duration::from_secs(2);
 
-/// The gap between two files, which keeps their order. Filesystems store no less.
+/// The gap between the times of two files, which keeps their order. Some filesystems cannot store a
+/// smaller one.
 const STEP: Duration = Duration::from_micros(1);
 
 /// Returns items with their times, least recently used first. Times after `now` become times just
-/// before it, in the same order; `file` opens the file that has the time. If a time cannot be
-/// stored, only the result changes.
+/// before it, in the same order; `file` opens the file that has the time. If the new time cannot be
+/// stored there, it is only in the result.
 pub fn sorted<T>(
     mut items: Vec<(SystemTime, T)>,
     now: SystemTime,

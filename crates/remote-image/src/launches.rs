@@ -31,7 +31,8 @@ const FILE: &str = "launches";
 /// for this long.
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// Whether anything is known about an image at this URL, whichever image it was.
+/// Whether the cache knows the profile of an image at this URL, or that the image has none, even if
+/// another image is there now.
 pub fn are_known(source: &ImageUrl, options: &Options) -> bool {
     let root = options.cache_dir.clone().or_else(default_directory);
     let folders = root.and_then(|root| fs::read_dir(root).ok());
@@ -59,10 +60,9 @@ pub fn known(source: &ImageUrl, options: &Options, identity: &Identity) -> Optio
     (!is_old).then_some(bytes)
 }
 
-/// Remembers the profile where the image is kept.
+/// Stores the profile in the directory of the image, if the image is kept.
 ///
-/// # Errors
-/// Errors of the disk.
+/// # Errors Fails on a disk error.
 pub fn remember(
     source: &ImageUrl,
     options: &Options,

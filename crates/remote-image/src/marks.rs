@@ -1,13 +1,14 @@
 //! The positions at which readers report their progress.
 //!
-//! A reader whose bytes are present requests none, so the fetcher would not know that it continues.
+//! A reader whose bytes are present requests none, so without these reports the fetcher would not
+//! know that the reader continues.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::message::STREAMS;
 
-/// Marks an empty place.
+/// The value of an empty place.
 const NONE: u64 = u64::MAX;
 
 /// Block numbers, which are updated atomically.

@@ -18,11 +18,12 @@ use crate::{ImageUrl, Options};
 pub const PACKET: usize = 16 << 10;
 /// The longest message about an image, which may name its layers: enough for more than 128 of them.
 pub(crate) const MESSAGE: usize = 128 << 10;
-/// Maximum number of layers of an image: as many as a container runtime's overlayfs takes.
+/// Maximum number of layers of an image: as many as a container runtime can stack with overlayfs.
 pub const LAYERS: usize = 128;
 /// Maximum number of ranges in one question.
 pub const RANGES: usize = (PACKET - 9) / 16;
-/// The number of a reply by which a fetcher says that it is new: readers repeat their questions.
+/// The number of a reply by which a fetcher says that it is new: readers then repeat their
+/// questions.
 pub const HELLO: u64 = 0;
 /// The number of a reply by which a fetcher says that it is alive.
 pub const ALIVE: u64 = 1;
@@ -37,7 +38,7 @@ pub const STREAMS: usize = 16;
 /// machine, but short compared with the pauses of a reader that retries.
 pub const SAME_READ: Duration = Duration::from_secs(1);
 
-/// Why a reader wants bytes; earlier variants are fetched first.
+/// The purpose of a question. Bytes for earlier variants are fetched first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Class {
@@ -54,7 +55,8 @@ pub enum Class {
     /// The bytes turned out to be wrong: they are removed from the cache, and fetched again when
     /// needed.
     Forget,
-    /// A reader has reached these bytes, which are present, at the mark from an earlier reply.
+    /// A reader has read these bytes, which are present, and so has reached the mark from an
+    /// earlier reply.
     Passed,
     /// Requests no bytes: the file is not an image, and what was fetched of it is removed from the
     /// cache.
@@ -205,8 +207,8 @@ pub struct Identity {
 /// keeps running while programs are upgraded.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Order {
-    /// The first packet; further ones open more images. With an identity, the four files of the
-    /// store and the spare store are attached.
+    /// The first packet; further ones open more images. If it has an identity, the four files of
+    /// the store and the spare store are attached.
     Open {
         /// The parent's number for the image, which names it from now on.
         #[serde(default)]
@@ -225,7 +227,7 @@ pub enum Order {
         /// The image that it reads.
         image: usize,
     },
-    /// No more readers will come once the last one has gone.
+    /// No new readers will come, so the fetcher ends when the last one has gone.
     EndWithReaders,
 }
 

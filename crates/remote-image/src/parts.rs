@@ -59,7 +59,7 @@ impl Parts {
         Ok(reader)
     }
 
-    /// Unpacks what [`into_descriptor`](Self::into_descriptor) made; does not wait.
+    /// Unpacks a descriptor from [`into_descriptor`](Self::into_descriptor); does not wait.
     pub fn from_descriptor(descriptor: OwnedFd) -> io::Result<Parts> {
         let (about, mut files) =
             receive::<About>(&descriptor)?.ok_or(io::ErrorKind::UnexpectedEof)?;

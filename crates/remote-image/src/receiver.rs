@@ -21,7 +21,7 @@ const SOON: Duration = Duration::from_secs(2);
 pub(crate) struct Conversation {
     socket: OwnedFd,
     timeout: Duration,
-    /// Set when the fetcher says that the bytes do not match the digest; atomic.
+    /// Set when the fetcher says that the bytes do not match the digest.
     refused: AtomicBool,
     /// Marks from replies.
     pub(crate) marks: Marks,
@@ -66,7 +66,7 @@ impl Conversation {
         })
     }
 
-    /// Starts the thread, unless it was started before; it ends with the socket.
+    /// Starts the thread, unless it was started before. The thread ends when the socket is closed.
     pub(crate) fn start(self: &Arc<Self>) -> io::Result<()> {
         if std::mem::replace(&mut self.lock().receiving, true) {
             return Ok(());

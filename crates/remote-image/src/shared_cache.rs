@@ -3,8 +3,8 @@
 //! It has one directory per image, like [`cache`], each of them readable by all. Its readers trust
 //! nothing that a user other than root or themselves could have written, and use only whole images,
 //! so that they never write. They neither hold nor respect locks: any user may lock a file that
-//! they can read. As everywhere, blocks are compared with their checksums, and blobs of registries
-//! with their digests before an image counts as whole.
+//! they can read. As in any cache, blocks are compared with their checksums, and blobs of
+//! registries with their digests before an image counts as whole.
 
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -102,13 +102,13 @@ pub(crate) fn make(path: &Path) -> io::Result<Folder> {
     }
 }
 
-/// All images, oldest fetch first.
+/// All images, in the order in which they were fetched.
 pub fn list(directory: &Path) -> io::Result<Vec<Entry>> {
     cache::list_kind(directory, true)
 }
 
-/// Removes images, oldest fetch first, until the cache has at most `size` bytes. Readers keep what
-/// they have open.
+/// Removes images in the order in which they were fetched, until the cache has at most `size`
+/// bytes. Readers keep what they have open.
 pub fn prune(directory: &Path, size: u64) -> io::Result<Pruned> {
     Ok(Pruned {
         images: cache::prune_entries(list(directory)?, size)?,

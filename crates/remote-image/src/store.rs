@@ -79,7 +79,7 @@ impl Store {
         Ok(self.entry(block)? != 0)
     }
 
-    /// Reads unchecked bytes at an offset; returns false if the file ends before them.
+    /// Reads bytes at an offset without checking them; returns false if the file is too short.
     pub fn read(&self, bytes: &mut [u8], offset: u64) -> io::Result<bool> {
         read_exact(&self.data, bytes, offset)
     }
@@ -97,13 +97,15 @@ impl Store {
         self.note(block, checksum(bytes))
     }
 
-    /// Makes a block absent. Its bytes stay: other readers may have compared the checksum already.
+    /// Marks a block as absent. Its bytes stay: other readers may have compared the checksum
+    /// already.
     pub fn forget_block(&self, block: u64) -> io::Result<()> {
         self.note(self.count(), 0)?;
         self.note(block, 0)
     }
 
-    /// Makes all blocks absent that do not match their checksums. Returns whether there were any.
+    /// Marks all blocks that do not match their checksums as absent. Returns whether there were
+    /// such blocks.
     pub fn forget_damaged(&self) -> io::Result<bool> {
         let mut is_damaged = false;
         for block in 0..self.count() {
@@ -115,7 +117,7 @@ impl Store {
         Ok(is_damaged)
     }
 
-    /// Makes a block absent and frees its space.
+    /// Marks a block as absent and frees its space.
     pub fn remove_block(&self, block: u64) -> io::Result<()> {
         use rustix::fs::{FallocateFlags, fallocate};
         self.forget_block(block)?;
@@ -123,12 +125,13 @@ impl Store {
         Ok(fallocate(&self.data, flags, block * BLOCK, BLOCK)?)
     }
 
-    /// Makes all blocks absent, as [`forget_block`](Self::forget_block) does.
+    /// Marks all blocks as absent, as [`forget_block`](Self::forget_block) does.
     pub fn forget_all(&self) -> io::Result<()> {
         self.map.set_len(0)
     }
 
-    /// Records after the end of the map that the bytes of all blocks match the image's digest.
+    /// Records that the bytes of all blocks match the image's digest, in an entry after the last
+    /// block's.
     pub fn mark_verified(&self) -> io::Result<()> {
         self.note(self.count(), 1)
     }
@@ -214,7 +217,7 @@ fn checksum(bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot(bytes).max(1)
 }
 
-/// Reads all of `bytes`; returns false if the file ends before them.
+/// Reads all of `bytes`; returns false if the file is too short.
 fn read_exact(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<bool> {
     match file.read_exact_at(bytes, offset) {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),

@@ -19,7 +19,7 @@ pub struct ImageUrl {
     url: String,
 }
 
-/// The longest URL in bytes, which fits in a packet along with options.
+/// Maximum length of a URL in bytes, so that it fits in a packet along with options.
 const LONGEST: usize = 8 << 10;
 
 impl ImageUrl {
@@ -126,7 +126,8 @@ impl fmt::Display for ImageUrl {
 /// Whether to ask a server which image it has, if a whole image is in the cache.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Offline {
-    /// Ask unless the URL has a digest; if the server does not answer, use the last image.
+    /// Ask unless the URL has a digest; if the server does not answer, use the image that it had
+    /// last.
     #[default]
     Auto,
     /// Never ask.
@@ -135,7 +136,7 @@ pub enum Offline {
     Off,
 }
 
-/// What is fetched before a reader asks for it, apart from what follows a sequential reader.
+/// What is fetched before a reader asks for it, apart from read-ahead for sequential readers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ahead {
     /// Nothing.
@@ -153,7 +154,8 @@ pub enum Ahead {
 pub struct Options {
     /// The cache directory. `None` stands for [`crate::cache::default_directory`].
     pub cache_dir: Option<PathBuf>,
-    /// The directory of the [shared cache](crate::shared_cache). `None` stands for the system's.
+    /// The directory of the [shared cache](crate::shared_cache). `None` stands for
+    /// `/var/cache/erofast-shared`.
     pub shared_dir: Option<PathBuf>,
     /// Keep blocks in the shared cache, for all users.
     pub share: bool,
@@ -167,9 +169,9 @@ pub struct Options {
     pub offline: Offline,
     /// How long a read may wait without receiving a byte of its blocks.
     pub timeout: Duration,
-    /// After a read has waited this long, other reads fail immediately for the same length of time.
-    /// This is for commands, which continue with what they can read; readers of a mount wait until
-    /// the server is back.
+    /// After a read has waited for `timeout`, other reads fail immediately for the same length of
+    /// time. This is for commands, which continue with what they can read; readers of a mount wait
+    /// until the server is back.
     pub gives_up: bool,
     /// A file with `Name: value` lines that are sent with each request to the origin of the URL.
     pub header_file: Option<PathBuf>,
@@ -188,7 +190,7 @@ pub struct Options {
     /// What is fetched before a reader asks for it, while the link is idle.
     pub ahead: Ahead,
     /// The image's root hash in hexadecimal: the same image at another URL then shares its cache
-    /// entry. Only for readers that verify each block.
+    /// entry. Only readers that verify each block may set this.
     pub root_hash: Option<String>,
 }
 

@@ -13,7 +13,7 @@ pub enum Error {
     Contents(io::Error),
     /// The new archive cannot be written.
     Write(io::Error),
-    /// The input is not an archive, or a damaged one.
+    /// The input is not an archive, or is damaged.
     Archive(String),
     /// An entry that cannot be unpacked: its name, and why.
     Entry(String, String),

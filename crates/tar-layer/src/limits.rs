@@ -1,4 +1,4 @@
-//! Limits of the resources that an archive may use.
+//! Limits on the resources that an archive may use.
 
 /// Limits for reading an archive.
 #[derive(Debug, Clone, Copy)]

@@ -9,11 +9,11 @@ pub const IMPLIED: &str = "trusted.overlay.erofast.implied";
 /// A value of [`IMPLIED`]: the archive does not contain the directory.
 pub const ALL: &[u8] = b"y";
 
-/// A value of [`IMPLIED`]: like [`ALL`], and the parent had no entry either when this directory was
-/// created. If no lower layer has the directory, its group may be that of the parent.
+/// A value of [`IMPLIED`]: like [`ALL`], and when this directory was created, its parent had no
+/// entry either. If no lower layer has the directory, its group may be that of the parent.
 pub const MADE_IN_IMPLIED: &[u8] = b"p";
 
-/// A value of [`IMPLIED`]: the archive contains the directory, after files in it.
+/// A value of [`IMPLIED`]: the archive contains the directory, but only after files in it.
 pub const EXTENDED: &[u8] = b"x";
 
 /// An attribute of the root of a layer that has directories with [`IMPLIED`]: their number, in

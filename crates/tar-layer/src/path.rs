@@ -5,8 +5,8 @@ pub(crate) const LONGEST_NAME: usize = 255;
 /// The longest path in bytes, as in Linux, without the terminating NUL.
 pub(crate) const LONGEST_PATH: usize = 4095;
 
-/// The components of a path without `a/..`, `.` and `//`, removed lexically as in containerd. A
-/// path that leads above the root stays at the root.
+/// The components of a path, from which `a/..`, `.` and `//` are removed lexically, as in
+/// containerd. A path that leads above the root stays at the root.
 pub(crate) fn clean(path: &[u8]) -> Vec<&[u8]> {
     let mut components: Vec<&[u8]> = Vec::new();
     for component in split(path) {

@@ -61,17 +61,17 @@ pub(crate) struct Directory {
     pub is_opaque: bool,
     /// Whether the archive has an entry for the directory, and where.
     pub stated: Stated,
-    /// Whether the parent had no entry either when this directory was created.
+    /// Whether, when this directory was created, its parent had no entry in the archive either.
     pub was_made_in_implied: bool,
 }
 
 /// Whether an archive has an entry for a directory.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stated {
-    /// The entry precedes those of its contents.
+    /// The entry precedes those of the directory's contents.
     #[default]
     First,
-    /// The entry follows one of a file in the directory.
+    /// The entry comes after an entry for a file in the directory.
     Later,
     /// The archive has no entry for it.
     Never,
@@ -81,7 +81,7 @@ pub(crate) enum Stated {
 pub(crate) struct Inode {
     pub attributes: Attributes,
     pub kind: Kind,
-    /// The number of the inode's names.
+    /// The number of names that the inode has.
     pub links: usize,
 }
 

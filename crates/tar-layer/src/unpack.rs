@@ -1,9 +1,9 @@
 //! Reads an archive as containerd does when it unpacks a layer for overlayfs.
 //!
 //! Sources: the package `archive` of containerd 1.6 and 2.1, the section on layers of the OCI image
-//! specification, and the kernel's Documentation/filesystems/overlayfs.rst. If containerd fails
-//! although the meaning is clear, as with old sparse files of GNU tar, the archive is unpacked
-//! anyway.
+//! specification, and the kernel's Documentation/filesystems/overlayfs.rst. Archives on which
+//! containerd fails although their meaning is clear, such as those with GNU tar's old sparse files,
+//! are unpacked anyway.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -173,7 +173,7 @@ impl<R: Read> Input<R> {
         }
     }
 
-    /// Copies bytes of the archive to a file, and skips the rest of their last block.
+    /// Copies bytes of the archive to a file, and skips the padding after them.
     fn copy(&mut self, length: u64, mut to: impl Write, path: &[u8]) -> Result<(), Error> {
         let mut left = length;
         while left > 0 {
@@ -194,12 +194,12 @@ impl<R: Read> Input<R> {
     }
 }
 
-/// The fault of an archive, with a header's number as text.
+/// Describes the fault of an archive, and shows a malformed number as text.
 fn fault(error: &ParseError) -> String {
     match error {
         ParseError::Header(HeaderError::InvalidOctal(field)) => {
             format!(
-                "a number of a header is not octal: {}",
+                "a number in a header is not octal: {}",
                 field.escape_ascii()
             )
         }
@@ -322,7 +322,8 @@ fn decimal(text: &str) -> Option<Time> {
     })
 }
 
-/// Attributes that containerd sets. Those of overlayfs would be mistaken for marks of the layer.
+/// Attributes that containerd sets, except those of overlayfs, which would be mistaken for the
+/// layer's marks.
 fn extended(parsed: &ParsedEntry<'_>) -> std::collections::BTreeMap<Box<str>, Box<[u8]>> {
     let is_settable = |name: &str| {
         let acl = ["system.posix_acl_access", "system.posix_acl_default"];
@@ -346,9 +347,9 @@ struct Layer<'c> {
     /// Bytes in `contents`.
     stored: u64,
     limits: Limits,
-    /// Bytes of all files.
+    /// Total size of all files in bytes.
     content: u64,
-    /// Memory of all names.
+    /// Approximate memory that all names take, in bytes.
     names: u64,
     /// Directories with their times, in the order of the archive.
     directories: Vec<(Box<[u8]>, Time)>,
@@ -362,8 +363,8 @@ impl Layer<'_> {
         }
         let names = clean(&entry.path);
         let Some((&base, parents)) = names.split_last() else {
-            // containerd creates the root with attributes of its own, and takes only the time from
-            // here.
+            // containerd creates the root with fixed attributes, and takes only the time from this
+            // entry.
             self.tree.inode_mut(ROOT).attributes.mtime = entry.attributes.mtime;
             return input.copy(entry.stored, io::sink(), &entry.path);
         };
@@ -501,7 +502,7 @@ impl Layer<'_> {
                 is_block,
                 numbers: entry.devices,
             },
-            // A hard link has no inode of its own.
+            // This is not called for hard links, which share another entry's inode.
             EntryKind::Fifo | EntryKind::HardLink => Kind::Fifo,
         })
     }

@@ -57,7 +57,7 @@ fn what_cannot_be_unpacked_is_one_line_that_names_the_entry() {
         ),
         (
             Archive(vec![b'x'; 512]),
-            "not a valid tar archive: a number of a header is not octal: xxxxxxxx",
+            "not a valid tar archive: a number in a header is not octal: xxxxxxxx",
         ),
     ] {
         let line = archive.refused();

@@ -92,7 +92,7 @@ impl Pace {
 
     /// The next bytes of an answer.
     async fn next(&mut self, response: &mut Response) -> Result<Option<Vec<u8>>, Failure> {
-        let drips = |_| Failure::new("the server sent less than a block of 16 KiB in time");
+        let drips = |_| Failure::new("the server did not send a block of 16 KiB in time");
         let left = self.limit.saturating_sub(self.since.elapsed());
         let bytes = timeout(left, response.chunk()).await.map_err(drips)??;
         self.bytes += bytes.as_ref().map_or(0, |bytes| bytes.len() as u64);
@@ -116,8 +116,8 @@ impl Pace {
     }
 }
 
-/// Checks that an answer continues at `done`. A server without ranges may send the whole blob if
-/// nothing has arrived yet.
+/// Checks that an answer continues at `done`. A server that does not support ranges may send the
+/// whole blob if nothing has arrived yet.
 fn check(response: &Response, done: u64, length: u64) -> Result<(), Failure> {
     match response.status() {
         StatusCode::PARTIAL_CONTENT => match http::identity(response)?.length {

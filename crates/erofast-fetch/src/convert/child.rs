@@ -58,14 +58,15 @@ const PROGRAMS: [&str; 8] = [
     "/usr",
 ];
 
-/// What the C library reads: where libraries are, how many CPUs there are, and random numbers.
+/// Files that tell the C library where libraries are and how many CPUs there are, and a source of
+/// random numbers.
 const READ: [&str; 3] = [
     "/etc/ld.so.cache",
     "/sys/devices/system/cpu",
     "/dev/urandom",
 ];
 
-/// Runs the process's task, if it is one of the two.
+/// Runs the task that the arguments name, if this process was started to convert.
 pub fn run() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next()? != CONVERT {
@@ -96,8 +97,8 @@ pub fn run() -> Option<ExitCode> {
     })
 }
 
-/// Unpacks standard input and rewrites the archive to standard output. Returns the digest of the
-/// unpacked archive, whose size is limited to `most` bytes.
+/// Unpacks standard input, and writes the rewritten archive to standard output. Returns the digest
+/// of the unpacked archive, whose size is limited to `most` bytes.
 fn unpack(most: u64) -> Result<String, String> {
     let files = [rustix::stdio::stdin(), rustix::stdio::stdout()];
     let files = files.map(|file| file.try_clone_to_owned().map(File::from));
@@ -138,7 +139,7 @@ fn unpack(most: u64) -> Result<String, String> {
     };
     let rewritten = tar_layer::rewrite(&mut archive, &contents, output, limits);
     let rest = match rewritten {
-        // If mkfs.erofs has ended, its own error output says why.
+        // Writing fails if mkfs.erofs has ended; its own error output then says why.
         Ok(()) | Err(Error::Write(_)) => io::copy(&mut archive, &mut io::sink()).map(drop),
         Err(Error::Read(error)) => Err(error),
         Err(Error::Content(_)) => Err(archive.too_long()),
@@ -151,8 +152,8 @@ fn unpack(most: u64) -> Result<String, String> {
     }
 }
 
-/// How the layer that begins with these bytes is packed. Media types may be wrong: runtimes look at
-/// the bytes, too.
+/// How the layer that begins with these bytes is packed. Media types may be wrong, so runtimes look
+/// at the bytes as well.
 fn packing(begin: &[u8]) -> Packing {
     match *begin {
         [0x1f, 0x8b, 8, ..] => Packing::Gzip,
@@ -207,7 +208,7 @@ impl Read for Unpacked {
     }
 }
 
-/// Gives up every right that mkfs.erofs does not need, and becomes mkfs.erofs.
+/// Gives up every right that mkfs.erofs does not need. The caller then executes it.
 fn make(program: &Path) -> Result<(), String> {
     let run = AccessFs::ReadFile | AccessFs::ReadDir | AccessFs::Execute;
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
@@ -228,7 +229,8 @@ fn make(program: &Path) -> Result<(), String> {
     confine(&rules)
 }
 
-/// The directory of a program that is not part of the system, and those of its libraries.
+/// The directories of a program and its libraries, in case it is not installed in the system's
+/// directories.
 fn beside(program: &Path) -> Vec<PathBuf> {
     let real = program.canonicalize().unwrap_or_default();
     let Some(directory) = real.parent() else {
@@ -242,8 +244,8 @@ fn beside(program: &Path) -> Vec<PathBuf> {
     }
 }
 
-/// Gives up rights; `rules` says which files can still be opened. If this fails, untrusted bytes
-/// must not be touched; the error is one line.
+/// Gives up rights; `rules` says which files can still be opened. If this fails, the process must
+/// not handle untrusted bytes. The error is one line.
 fn confine(rules: &[(&Path, BitFlags<AccessFs>)]) -> Result<(), String> {
     let described = |what: &str, error: &dyn std::fmt::Display| format!("{what} ({error})");
     let mut missing = Vec::new();
@@ -258,7 +260,7 @@ fn confine(rules: &[(&Path, BitFlags<AccessFs>)]) -> Result<(), String> {
     if let Err(error) = capabilities::keep(CapabilitySet::empty()) {
         missing.push(described("dropping capabilities", &error));
     }
-    // The kernel cleared this setting when the user changed.
+    // The kernel cleared this setting when the process changed its user.
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
     if let Err(error) = files::restrict_to(files::beneath(rules)) {
         missing.push(described("Landlock", &error));

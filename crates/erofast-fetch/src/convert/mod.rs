@@ -117,7 +117,7 @@ pub async fn convert(
         }
     }
     // The first failure ends the other conversions. Remove their unfinished images before reporting
-    // it, because the parent then kills this process.
+    // the failure, because the parent kills this process when it hears of it.
     tasks.iter().for_each(JoinHandle::abort);
     for task in tasks {
         let _ = task.await;
@@ -292,7 +292,7 @@ impl Shared {
     }
 }
 
-/// If this process runs as root, gives the directory to the user nobody, who makes the image.
+/// If this process runs as root, gives the directory to the user nobody, as which mkfs.erofs runs.
 fn hand_over(work: &Path) -> io::Result<()> {
     let is_root = rustix::process::geteuid().is_root();
     match is_root && user::in_first_namespace() {
@@ -305,7 +305,7 @@ fn no_room(error: io::Error) -> Failure {
     Failure::lasting(format!("the image cannot be kept: {error}"))
 }
 
-/// Matches the system's error text, whichever program reports it.
+/// Whether a disk was full, judging by the system's error text, whichever program reported it.
 fn is_full(failure: &Failure) -> bool {
     ["No space left on device", "Disk quota exceeded"]
         .iter()

@@ -17,9 +17,10 @@ use super::child::{CONVERT, MAKE, NOTE, UNPACK};
 use crate::failure::Failure;
 
 const PROGRAM: &str = "mkfs.erofs";
-/// The first version that reads an archive from standard input.
+/// The first version of mkfs.erofs that reads an archive from standard input.
 const OLDEST: [u32; 2] = [1, 7];
-/// The first version that can set the image's time without changing the times of its files.
+/// The first version of mkfs.erofs that can set an image's time without changing the times of its
+/// files.
 const HAS_MKFS_TIME: [u32; 2] = [1, 8];
 const INSTALL: &str = "converting tar layers needs erofs-utils 1.7 or later \
      (Debian 13, Ubuntu 24.04, Fedora 39)";
@@ -27,7 +28,7 @@ const INSTALL: &str = "converting tar layers needs erofs-utils 1.7 or later \
 /// How many bytes of a process's output are kept.
 const SAID: usize = 4096;
 
-/// Interval between checks of a process that will end soon.
+/// Interval at which a process that will end soon is checked.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// The program that makes images.
@@ -76,7 +77,7 @@ impl Mkfs {
         }
     }
 
-    /// The options with which one version makes the same image on every machine.
+    /// The options with which this version makes the same image on every machine.
     fn options(&self, diff_id: &str) -> Vec<String> {
         let digits = diff_id.trim_start_matches("sha256:");
         let uuid = [0..8, 8..12, 12..16, 16..20, 20..32].map(|part| digits.get(part).unwrap_or(""));
@@ -100,7 +101,7 @@ fn in_path() -> Option<PathBuf> {
     })
 }
 
-/// What the program prints with these options.
+/// The output of the program when it is started with these options.
 async fn ask(path: &Path, options: &[&str], empty: &Path) -> Result<String, Failure> {
     let mut command = maker(path, empty);
     command
@@ -114,7 +115,7 @@ async fn ask(path: &Path, options: &[&str], empty: &Path) -> Result<String, Fail
     Ok(format!("{output}\n{said}"))
 }
 
-/// The first version in a text, as numbers and as text.
+/// The first version number in a text, parsed and as text.
 fn version(text: &str) -> Option<([u32; 2], String)> {
     text.split_whitespace().find_map(|word| {
         let mut parts = word.split(['.', '-', '~']);
@@ -123,7 +124,8 @@ fn version(text: &str) -> Option<([u32; 2], String)> {
     })
 }
 
-/// The command that starts this program, which confines itself and becomes another one.
+/// The command that starts this program again; the new process confines itself and becomes
+/// `program`.
 fn maker(program: &Path, directory: &Path) -> Command {
     let mut command = own();
     command.args([OsStr::new(MAKE), program.as_os_str()]);
@@ -131,8 +133,8 @@ fn maker(program: &Path, directory: &Path) -> Command {
     command
 }
 
-/// The command that starts this program to convert. The new processes inherit nothing of the
-/// environment except the search paths of programs and libraries.
+/// The command that starts this program to convert. The new processes inherit nothing from the
+/// environment except the search paths for programs and libraries.
 fn own() -> Command {
     let mut command = Command::new("/proc/self/exe");
     command.arg(CONVERT).env_clear();
@@ -203,8 +205,8 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// Starts the processes; the image is made in `directory`. The layer is to be written to the
-    /// sender.
+    /// Starts the processes; the image is made in `directory`. The caller must write the layer to
+    /// the sender.
     pub fn start(
         mkfs: &Mkfs,
         layer: &TarLayer,
@@ -252,7 +254,7 @@ impl Pipeline {
     }
 }
 
-/// The reason why a process failed: its error output, or otherwise how it ended.
+/// The reason why a process failed: its error output or, if it printed none, how it ended.
 fn reason(what: &str, said: &[&str], status: Option<ExitStatus>) -> String {
     let is_error = |line: &&&str| line.contains("<E>");
     let line = said

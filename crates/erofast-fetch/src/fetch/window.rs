@@ -27,7 +27,8 @@ impl Fetch {
         }
     }
 
-    /// A reader reached a mark: fetches the window after the one that it is reading now.
+    /// Handles the report that a reader has reached a mark: fetches the window after the one that
+    /// it is reading now.
     pub(super) fn passed(&self, client: &Client, question: &Question) {
         let mut mark = None;
         let doubles = self.link.is_quick() && self.waiting.borrow().runs() == 0;
@@ -43,7 +44,8 @@ impl Fetch {
         client.reply(Reply::new(question.id, 0, in_words(mark)));
     }
 
-    /// Whether blocks of a launch profile are being fetched. A profile predicts more than reads do.
+    /// Whether blocks of a launch profile are being fetched. A profile is a better prediction than
+    /// earlier reads.
     pub fn has_profile(&self) -> bool {
         self.waiting.borrow().has_profile()
     }
@@ -79,7 +81,7 @@ impl Fetch {
         }
     }
 
-    /// The next blocks near what was read; they are in flight from now on.
+    /// The next blocks near those that were read; they are in flight from now on.
     pub fn next_near(&self, most: u64) -> Option<Range<u64>> {
         self.fly(|wanted| self.spots.borrow_mut().next_near(most, wanted))
     }

@@ -46,7 +46,7 @@ pub(crate) fn archive(length: usize, seed: u8) -> Vec<u8> {
 }
 
 pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
-    // Two members, as some programs write them.
+    // Two gzip members, as some programs write.
     let member = |bytes: &[u8]| {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
         encoder.write_all(bytes).unwrap();
@@ -126,7 +126,8 @@ impl Place {
         }
     }
 
-    /// The single line for an image that cannot be opened; nothing of it may be left.
+    /// The single line for an image that cannot be opened; the cache must hold no unfinished layers
+    /// afterwards.
     pub(crate) fn refused(&self, version: &str) -> String {
         let line = self.start(version).unwrap_err().to_string();
         assert!(line.starts_with(&self.registry.url(version)), "{line}");

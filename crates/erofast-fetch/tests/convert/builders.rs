@@ -11,7 +11,7 @@ const PAGE: &str = include_str!("../../../../docs/containers.md");
 /// Programs used by the page that a machine may lack.
 const PROGRAMS: [&str; 4] = ["buildah", "skopeo", "oras", "jq"];
 
-/// The commands of a section, with the registry's address.
+/// The commands in the page's section about registries, with this registry's address.
 fn commands(address: &str) -> String {
     let section = PAGE
         .split_once("## Images for a registry")

@@ -440,7 +440,7 @@ fn a_program_that_is_missing_too_old_or_fails_is_one_line() {
     assert!(line.contains("the image cannot be kept: "), "{line}");
 }
 
-/// Whatever the server does in the middle of the stream, and however often.
+/// This must succeed whatever the server does in the middle of the stream, and however often.
 #[test]
 fn a_stream_that_breaks_off_goes_on_where_it_was() {
     let place = Place::new(COPY);
@@ -649,7 +649,8 @@ fn an_image_of_layers_needs_no_registry_once_it_is_there() {
     assert_eq!(read_layers(&mut fetcher, &options), expected);
 }
 
-/// Unused images are removed first; after that there is one line, and nothing is left over.
+/// Unused images are removed first. If that is not enough, there is one line, and nothing is left
+/// over.
 #[test]
 fn a_disk_that_is_full_in_the_middle_is_one_line() {
     let Some(small) = crate::reading::SmallDisk::mount() else {

@@ -5,8 +5,7 @@ use std::process::Command;
 
 use super::*;
 
-/// Whether there is a recent mkfs.erofs in `PATH`; otherwise prints why the test is skipped, and
-/// returns `None`.
+/// Returns `None`, after printing why the test is skipped, unless a recent mkfs.erofs is in `PATH`.
 pub(crate) fn mkfs() -> Option<()> {
     let output = Command::new("mkfs.erofs").arg("--version").output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());

@@ -40,7 +40,7 @@ const HARMS: [Harm; 9] = [
     Harm::LongHeader,
 ];
 
-/// The harm to do, and to how many requests.
+/// The harm to do, and the number of requests to harm.
 type Orders = Arc<(Mutex<Option<Harm>>, AtomicU64)>;
 
 #[test]

@@ -170,8 +170,8 @@ fn validators_that_are_too_long_are_refused() {
     }
 }
 
-/// The registry names the token server, which gets user and password: over TLS, or on this machine.
-/// No other server gets them.
+/// The registry names the token server, which is sent user and password, but only over TLS or on
+/// this machine. No other server gets them.
 #[test]
 fn tokens_are_a_line_when_they_are_none() {
     let (registry, other, cache) = (Repository::new(), Server::start(Vec::new()), cache());

@@ -48,7 +48,7 @@ pub fn deaths_are_noticed_by_no_reader() {
     }
 }
 
-/// Without the helper nothing is restarted, but processes that run continue.
+/// Without the helper nothing is restarted, but the other processes continue.
 pub fn a_mount_whose_helper_is_dead_goes_on_fetching() {
     let (site, files) = (Site::mounted("restart=on,prefetch=none"), files());
     let helper = site.stat()["restart"]["helper"].as_i64().unwrap();

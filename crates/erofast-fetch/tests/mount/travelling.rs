@@ -8,7 +8,8 @@ use crate::site::{Site, files, image, soon};
 
 const NAME: &str = "big/text-then-noise-500000";
 
-/// A site whose image is not mistaken for any other; what is learned about it is removed with it.
+/// A site whose image is not mistaken for any other; dropping it removes what was learned about the
+/// image.
 struct Own {
     site: Site,
     uuid: String,

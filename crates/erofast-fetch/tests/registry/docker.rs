@@ -25,7 +25,7 @@ impl Drop for Registry {
 }
 
 impl Registry {
-    /// `None`, after printing why, if the program is missing.
+    /// Returns `None`, after printing why, if the program is missing.
     pub(crate) fn start(passwords: bool) -> Option<Registry> {
         let directory = cache();
         let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());

@@ -1,4 +1,4 @@
-//! Images in registries: the tests' own, and Debian's if it is installed.
+//! Images in the tests' own registry, and in Debian's if it is installed.
 
 pub(crate) mod docker;
 mod tokens;
@@ -143,7 +143,7 @@ fn the_layers_of_an_image_are_opened_in_one_round_trip() {
 fn a_digest_may_be_that_of_a_blob() {
     let (registry, cache) = (Repository::new(), cache());
     let [_, blob] = registry.put_image("v1", &image(LENGTH));
-    // The registry may answer anything to a request for a manifest with a blob's digest.
+    // Registries differ in how they answer a request for a manifest by a blob's digest.
     for status in [404, 500] {
         let path = format!("/v2/tools/manifests/{blob}");
         let answer = format!("HTTP/1.1 {status} No\r\nContent-Length: 0\r\n\r\n");
@@ -156,7 +156,7 @@ fn a_digest_may_be_that_of_a_blob() {
     assert_eq!(registry.asked(), [Repository::blob_path(&blob)]);
 }
 
-/// A registry that proxies another one begins without ranges.
+/// A registry that proxies another one does not support ranges at first.
 #[test]
 fn a_registry_without_ranges_is_asked_again() {
     let (registry, cache) = (Repository::new(), cache());

@@ -6,7 +6,7 @@ use crate::repository::answer;
 /// The registry's own token path.
 const TOKENS: &str = "/token?service=s&scope=repository%3Atools%3Apull";
 
-/// The registry demands this token, which it issues to anyone who requests one.
+/// Makes the registry demand this token, which it issues to anyone who requests one.
 fn guard(registry: &Repository, token: &str) {
     let realm = registry.0.url("/token");
     let challenge =

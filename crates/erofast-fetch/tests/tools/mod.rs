@@ -20,7 +20,7 @@ struct Site {
 }
 
 impl Site {
-    /// `None`, after printing why, if the program is missing.
+    /// Returns `None`, after printing why, if the program is missing.
     fn new(name: &str) -> Option<Site> {
         if !erofast().is_file() {
             println!("skipped: no erofast beside erofast-fetch: cargo build -p erofast");

@@ -80,7 +80,7 @@ fn flip(state: &mut State, path: &str, at: usize) {
     Arc::make_mut(file)[at] ^= 1;
 }
 
-/// The flipped byte is in the last block; the ones before are right.
+/// The flipped byte is in the last block; all earlier blocks are right.
 #[test]
 fn a_flipped_byte_on_the_server_is_an_error_at_its_place_until_it_is_right() {
     let Some(verified) = Verified::new() else {

@@ -25,7 +25,7 @@ pub struct Front {
 }
 
 impl Front {
-    /// Creates the front of the two services.
+    /// Creates the front for the two services.
     pub fn new(snapshots: service::Service, images: Images) -> Self {
         let snapshots = Snapshots::new(snapshots);
         Self { snapshots, images }

@@ -1,5 +1,5 @@
-//! Kubelet's image service. Requests are passed on to containerd unchanged; the login of a pull is
-//! remembered, since containerd does not pass it to snapshotters.
+//! Kubelet's image service. Requests are passed on to containerd unchanged; the login in a pull
+//! request is remembered, since containerd does not pass it to snapshotters.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,11 +21,10 @@ use crate::layer::reference::normalised;
 /// Size limit of a pull request, in bytes.
 const MOST_BYTES: usize = 4 << 20;
 
-/// Length of the prefix of a message, which says whether the message is compressed and how long it
-/// is.
+/// Length in bytes of the prefix that says whether a message is compressed, and how long it is.
 const FRAME: usize = 5;
 
-/// `runtime.v1.PullImageRequest`, as far as needed; v1alpha2 has the same fields.
+/// The fields of `runtime.v1.PullImageRequest` that are needed; v1alpha2 has the same ones.
 #[derive(Clone, PartialEq, Message)]
 struct PullImage {
     #[prost(message, optional, tag = "1")]
@@ -88,7 +87,7 @@ pub struct Images {
 }
 
 impl Images {
-    /// Connects on the first request.
+    /// Creates the client, which connects on the first request.
     pub fn new(containerd: &Path, logins: Arc<Logins>) -> Result<Self, String> {
         let address = format!("unix:{}", containerd.display());
         let endpoint = Endpoint::from_shared(address)

@@ -1,5 +1,5 @@
-//! The protocols that containerd speaks: the snapshots service, and kubelet's image service, which
-//! is passed on.
+//! The protocols that containerd speaks: the snapshots service, and kubelet's image service, whose
+//! requests are passed on.
 
 pub mod front;
 pub mod images;

@@ -15,7 +15,7 @@ use crate::snapshot::mounts;
 use crate::snapshot::record;
 use crate::snapshot::snapshotter::Snapshotter;
 
-/// Number of snapshots in one message of a list.
+/// Maximum number of snapshots in one message of a list.
 const AT_ONCE: usize = 100;
 
 /// The snapshots service.

@@ -1,5 +1,5 @@
-//! Registries as named by containerd's `hosts.toml`: the hosts to ask for an image, their order,
-//! and how to ask them.
+//! Registries as described by containerd's `hosts.toml`: the hosts to ask for an image, their
+//! order, and how to ask them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -170,8 +170,8 @@ fn usable(url: &str, settings: &Settings) -> Result<(bool, String, String), &'st
         return Err("its address is not HOST or HOST:PORT");
     }
     let path = path.trim_matches('/');
-    // containerd appends /v2 to the path unless that is overridden; the paths of erofast begin with
-    // it.
+    // containerd appends /v2 to the path unless `override_path` is set; erofast's paths always
+    // begin with /v2.
     let prefix = match path
         .strip_prefix("v2")
         .map(|rest| rest.trim_start_matches('/'))

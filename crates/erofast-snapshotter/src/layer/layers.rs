@@ -22,13 +22,13 @@ use crate::snapshot::store::Store;
 /// How long an existing mount may take to answer.
 const ANSWER: Duration = Duration::from_secs(2);
 
-/// What `erofast mount` says about a blob that is something else, such as a tar archive.
+/// The error of `erofast mount` for a blob that is not EROFS, such as a tar archive.
 const NO_EROFS: &str = "not an EROFS image";
 
 /// How many blobs are remembered as not being EROFS.
 const REMEMBERED: usize = 10_000;
 
-/// The attribute of a converted layer's root with the number of directories that have files in the
+/// An attribute of a converted layer's root: the number of directories that have files in the
 /// archive but no entry before these files.
 const IMPLIES: &str = "trusted.overlay.erofast.implies";
 
@@ -67,7 +67,7 @@ pub struct Layers {
     busy: Mutex<HashSet<String>>,
     free: Condvar,
     no_erofs: Mutex<HashSet<String>>,
-    /// Archives whose directories have attributes that only containerd knows.
+    /// Digests of the archives that [`Layers::is_for_containerd`] reports.
     implying: Mutex<HashSet<String>>,
     /// Images with a layer that was not ready in time, and when their other layers may be tried
     /// again.
@@ -167,8 +167,7 @@ impl Layers {
         self.lock(&self.no_erofs).contains(digest)
     }
 
-    /// When a layer that begins to be converted now must be ready; `None` if archives are left to
-    /// containerd.
+    /// The deadline for a conversion that begins now; `None` if archives are left to containerd.
     pub fn conversion_deadline(&self) -> Option<Instant> {
         Some(Instant::now() + self.settings.convert?)
     }
@@ -181,21 +180,22 @@ impl Layers {
         self.lock(&self.implying).contains(digest)
     }
 
-    /// Whether another layer of the image has just exceeded the time limit, which is not to be
-    /// spent on each of them.
+    /// Whether another layer of the image has just exceeded the time limit: if so, no time is spent
+    /// on the remaining ones.
     pub fn is_slow(&self, image: &str) -> bool {
         let slow = self.lock(&self.slow);
         slow.get(image).is_some_and(|until| Instant::now() < *until)
     }
 
-    /// Lets the image's other layers be skipped for the time `limit`.
+    /// Makes [`Layers::is_slow`] return true for the image until `limit` has passed.
     pub fn note_slow(&self, image: &str, limit: Duration) {
         let (mut slow, now) = (self.lock(&self.slow), Instant::now());
         slow.retain(|_, until| now < *until);
         slow.insert(image.to_owned(), now + limit);
     }
 
-    /// Removes mounts that belong to no snapshot, left by a program that was killed.
+    /// Removes mounts that belong to no snapshot, which a snapshotter that was killed may have left
+    /// behind.
     pub fn clean(&self) -> Result<(), Failure> {
         let known = self.store.layers()?;
         for (digest, _) in &known {
@@ -219,8 +219,8 @@ impl Layers {
 }
 
 impl Held<'_> {
-    /// Mounts the layer, unless it is mounted already. If the manifest's digest is given, an
-    /// archive is converted.
+    /// Mounts the layer, unless it is mounted already. An archive is converted if the manifest's
+    /// digest is given.
     pub fn mount(
         &self,
         image: &str,
@@ -267,7 +267,7 @@ impl Held<'_> {
         format!("image {image}: layer {}: {why}", self.digest)
     }
 
-    /// Removes the mount point, so that a late server finds nowhere to mount.
+    /// Removes the mount point, so that a server that is ready too late cannot mount there.
     fn take_back(&self, point: &Path) {
         if let Err(error) = remove_point(point) {
             self.layers.metrics.log(&error.to_string());
@@ -319,15 +319,15 @@ impl Held<'_> {
         known.insert(self.digest.clone());
     }
 
-    /// Whether the converted layer that is mounted here has directories whose attributes only
-    /// containerd knows, as in [`Layers::is_for_containerd`]. If so, the log has a line about it.
+    /// Whether the converted layer that is mounted here must be left to containerd (see
+    /// [`Layers::is_for_containerd`]). If so, logs a line.
     pub fn needs_containerd(&self, image: &str, point: &Path) -> bool {
         let mut value = [0; 20];
         let Ok(length) = rustix::fs::getxattr(point, IMPLIES, &mut value[..]) else {
             return false;
         };
         let count = String::from_utf8_lossy(&value[..length]).into_owned();
-        let why = format!("unpacked by containerd: directories missing in its archive: {count}");
+        let why = format!("unpacked by containerd: directories not in its archive: {count}");
         self.layers.metrics.log_once(&self.line(image, &why));
         self.remember(&self.layers.implying);
         true

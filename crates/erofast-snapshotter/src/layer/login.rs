@@ -1,5 +1,5 @@
-//! Logins of kubelet's pulls, and the files from which erofast's fetcher reads them. They are in
-//! the runtime directory, which a reboot empties, and only root may read them.
+//! Logins of kubelet's pulls, and the files from which erofast's fetcher reads them. The files are
+//! in the runtime directory, which a reboot empties, and only root may read them.
 
 use std::collections::VecDeque;
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -28,7 +28,7 @@ impl std::fmt::Debug for Login {
     }
 }
 
-/// The logins of recent pulls, and the files of layers.
+/// The logins of recent pulls, and the folder for the files that layers need.
 #[derive(Debug)]
 pub struct Logins {
     folder: PathBuf,
@@ -127,7 +127,7 @@ pub fn escaped(path: &Path) -> String {
         .replace(',', "\\,")
 }
 
-/// Writes all or nothing: a fetcher may read the file in the meantime.
+/// Replaces the file in one step, since a fetcher may read it in the meantime.
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = path.with_extension("new");
     let _ = fs::remove_file(&new);

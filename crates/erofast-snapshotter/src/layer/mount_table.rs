@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rustix::mount::{UnmountFlags, unmount};
 
-/// Mount points directly in `folder`, each repeated for every mount on it.
+/// Mount points directly in `folder`, each listed once for every mount on it.
 pub fn mounted(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let table = fs::read("/proc/self/mountinfo")?;
     let lines = table.split(|byte| *byte == b'\n');
@@ -47,7 +47,8 @@ pub enum Health {
     Silent,
 }
 
-/// Asks for the size of the filesystem, which the kernel must request from the server.
+/// Checks a mount by asking for the filesystem's size, which the kernel must request from the
+/// server.
 pub fn health(point: &Path, limit: Duration) -> Health {
     let (answer, answers) = mpsc::channel();
     let asked = point.to_owned();

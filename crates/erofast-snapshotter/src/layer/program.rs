@@ -16,10 +16,10 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 /// Time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// How long checking the options may take; after that they are accepted.
+/// Time limit for checking the options; if the check takes longer, they are accepted.
 const CHECK: Duration = Duration::from_secs(20);
 
-/// An image that no cache has, for a mount that contacts no server.
+/// An image that is in no cache, for a mount that contacts no server.
 const NO_IMAGE: &str = "oci://127.0.0.1:1/none@sha256:\
     0000000000000000000000000000000000000000000000000000000000000000#blob";
 
@@ -31,7 +31,7 @@ const MOST: u64 = 16 << 20;
 pub struct Program(PathBuf);
 
 impl Program {
-    /// The program that is named, or the one beside this program, or the one in PATH.
+    /// The program `named`, or else the one beside this program, or else the one in PATH.
     pub fn find(named: Option<&Path>) -> Self {
         let beside = || {
             let own = std::env::current_exe().ok()?;
@@ -47,7 +47,7 @@ impl Program {
         version.map(drop)
     }
 
-    /// Checks mount options with a mount that must fail. The error is one line.
+    /// Checks mount options by attempting a mount that must fail. The error is one line.
     pub fn check_options(&self, options: &[String], folder: &Path) -> Result<(), String> {
         let all = [options, &["offline=on".into()]].concat().join(",");
         let arguments = ["mount", "-o", &all, NO_IMAGE].map(OsStr::new);

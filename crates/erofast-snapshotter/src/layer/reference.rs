@@ -29,7 +29,7 @@ pub struct Wanted {
     pub image: String,
     /// `sha256:...`
     pub digest: String,
-    /// The manifest's digest, if a label has it.
+    /// The manifest's digest, if a label gives it.
     pub manifest: Option<String>,
 }
 

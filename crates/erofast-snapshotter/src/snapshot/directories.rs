@@ -54,7 +54,7 @@ impl Directories {
         fs::set_permissions(&files, Permissions::from_mode(mode))
     }
 
-    /// Removes whatever exists of a snapshot.
+    /// Removes the directories of a snapshot, if they exist.
     pub fn remove(&self, id: u64) -> io::Result<()> {
         match fs::remove_dir_all(self.of(id)) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),

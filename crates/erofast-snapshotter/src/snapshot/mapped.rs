@@ -1,5 +1,5 @@
-//! Layers with the owners of a pod's user namespace: ID-mapped clones of their mounts,
-//! `mapped/ID/N`.
+//! Layers with the owners of a pod's user namespace: `mapped/ID/N` are ID-mapped clones of the
+//! layers' mounts.
 //!
 //! containerd can map owners, but it clones the folder that contains the layers, and the clone
 //! omits layers that are separate mounts (2.1.5, 2.2).
@@ -80,7 +80,7 @@ impl Mapped {
 }
 
 /// A user namespace with these mappings, created by a process that then ends. The namespace
-/// disappears when nobody has it open.
+/// disappears when the last descriptor for it is closed.
 fn user_namespace(mappings: &Mappings) -> io::Result<File> {
     let mut process = Command::new("unshare")
         .args(["--user", "cat"])
@@ -96,7 +96,7 @@ fn user_namespace(mappings: &Mappings) -> io::Result<File> {
 }
 
 fn mapped_namespace(process: &mut Child, mappings: &Mappings) -> io::Result<File> {
-    // The process answers once it is in its namespace.
+    // The process answers once it is in its new namespace.
     if let (Some(input), Some(output)) = (&mut process.stdin, &mut process.stdout) {
         input.write_all(b"\n")?;
         output.read_exact(&mut [0])?;
@@ -133,7 +133,7 @@ mod tests {
         for _ in 0..2 {
             let clones = match mapped.make(7, &layers, &mappings) {
                 Err(error) if error.kind() == ErrorKind::InvalidInput => {
-                    return println!("skipped: no owners are mapped here: {error}");
+                    return println!("skipped: cannot map owners here: {error}");
                 }
                 clones => clones.unwrap(),
             };

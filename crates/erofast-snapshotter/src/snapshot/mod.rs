@@ -1,5 +1,4 @@
-//! Snapshots: the records about them, their directories, and the mounts that containerd makes of
-//! them.
+//! Snapshots: their records, their directories, and the mounts that containerd makes for them.
 
 pub mod directories;
 pub mod mapped;

@@ -28,7 +28,7 @@ impl Mappings {
         Some(Self { users, groups })
     }
 
-    /// User and group on this machine that are root in the container.
+    /// The user and group on this machine to which root in the container is mapped.
     pub fn root(&self) -> Option<(u32, u32)> {
         Some((host_of_root(&self.users)?, host_of_root(&self.groups)?))
     }

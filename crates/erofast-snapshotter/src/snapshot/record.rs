@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 /// Labels as set by containerd.
 pub type Labels = HashMap<String, String>;
 
-/// The label with the chain of layers that a snapshot will become: containerd looks for it under
-/// this name.
+/// The label that names the chain of layers that a snapshot will become: containerd looks for the
+/// committed snapshot under that name.
 pub const TARGET: &str = "containerd.io/snapshot.ref";
 
 /// The kind of a snapshot.
@@ -23,7 +23,7 @@ pub enum Kind {
     Committed,
 }
 
-/// Bytes and files of a snapshot without its parents.
+/// Bytes and files of a snapshot, not counting those of its parents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     /// Bytes of its blocks.
@@ -75,7 +75,7 @@ impl Record {
 pub struct LayerRecord {
     /// The number of its mount directory, which no other layer ever gets.
     pub id: u64,
-    /// The image that it came with, which names the registry.
+    /// The name of the image that the layer was requested for, which includes the registry.
     pub image: String,
     /// The digest of the image's manifest, if the layer is an archive that was converted.
     #[serde(default)]

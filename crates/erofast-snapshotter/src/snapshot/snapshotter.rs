@@ -68,7 +68,7 @@ impl Snapshotter {
     }
 
     /// Prepares a writable snapshot. If the labels name a layer that is EROFS or can be converted,
-    /// the layer is mounted and committed instead, and the error says that it exists.
+    /// the layer is mounted and committed instead, and [`Failure::AlreadyExists`] is returned.
     pub fn prepare(&self, key: &str, parent: &str, labels: Labels) -> Result<Vec<Mount>> {
         match self.store.snapshot(key) {
             Err(Failure::NotFound(_)) => {}
@@ -89,7 +89,7 @@ impl Snapshotter {
     }
 
     /// Mounts the layer that the labels name, and commits it as `target`, the name of its chain of
-    /// layers. Returns whether that snapshot exists now.
+    /// layers. Returns whether the snapshot `target` now exists.
     fn commit_mounted(
         &self,
         target: &str,
@@ -141,7 +141,7 @@ impl Snapshotter {
         Some((manifest, last))
     }
 
-    /// Mounts a layer as it is if it is EROFS, or converted if it may be converted.
+    /// Mounts a layer directly if it is EROFS. Otherwise converts it first, if that is allowed.
     fn mount(
         &self,
         held: &Held<'_>,
@@ -182,9 +182,9 @@ impl Snapshotter {
         }))
     }
 
-    /// Commits a layer under the name of its chain. If the chain already exists on another parent,
-    /// which has the same layers unpacked, the name must differ; containerd finds the snapshot by
-    /// its label.
+    /// Commits a layer under the name of its chain. If this name is taken by a snapshot on another
+    /// parent, with the same layers unpacked, the new snapshot gets a different name; containerd
+    /// finds it by its label.
     fn insert_layer(
         &self,
         target: &str,
@@ -257,7 +257,7 @@ impl Snapshotter {
         })
     }
 
-    /// Directories of the layers from `parent` down; layers that are not mounted are mounted.
+    /// The directories of the layers from `parent` down. Mounts those layers that are not mounted.
     fn below(&self, parent: &str, deadline: Instant) -> Result<Vec<PathBuf>> {
         let (mut paths, mut name) = (Vec::new(), parent.to_owned());
         while !name.is_empty() {
@@ -300,7 +300,7 @@ impl Snapshotter {
         usage(&files).map_err(Failure::at(files.display()))
     }
 
-    /// Removes a snapshot and, with the last snapshot that uses it, the mount of a layer.
+    /// Removes a snapshot, and unmounts its layer if no other snapshot uses that layer.
     pub fn remove(&self, key: &str) -> Result<()> {
         let record = self.store.remove(key)?;
         if let Some(digest) = &record.layer {

@@ -108,7 +108,7 @@ impl Store {
     }
 
     /// Returns the record of the layer with this digest, and creates it if there is none. The
-    /// record has the image and the manifest of the last call.
+    /// record holds the image and the manifest from the latest call.
     pub fn insert_layer(
         &self,
         digest: &str,

@@ -63,7 +63,7 @@ struct Security {
     namespaces: Option<Namespaces>,
 }
 
-/// `NamespaceOption`; 2 stands for the node's.
+/// `NamespaceOption`; 2 stands for the node's namespace.
 #[derive(Clone, PartialEq, Message)]
 struct Namespaces {
     #[prost(int32, tag = "1")]
@@ -249,7 +249,7 @@ impl Cri {
         self.run_in(name, image, &namespaces)
     }
 
-    /// Runs a pod whose users begin at `host` outside it.
+    /// Runs a pod whose user IDs are mapped to IDs from `host` on.
     pub fn run_mapped(&self, name: &str, image: &str, host: u32) -> Result<Pod, String> {
         let mapping = Mapping {
             host,

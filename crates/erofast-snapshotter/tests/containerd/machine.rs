@@ -15,7 +15,7 @@ use super::eventually;
 use crate::node::{Node, mounts};
 use crate::repository::digest;
 
-/// The prefix of the media types that containerd 1.6 takes for layers.
+/// The prefix of the media types that containerd 1.6 recognizes as layers.
 const EROFS: &str = "application/vnd.oci.image.layer.v1.erofs";
 const TAR_GZIP: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 
@@ -361,8 +361,8 @@ pub fn containerd_version() -> u32 {
     number.and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// Whether runc maps the owners of mounts, as it does from 1.2 on. Without runc, another reason is
-/// printed.
+/// Whether runc maps the owners of mounts, as it does since version 1.2. Without runc this is true,
+/// since the test is then skipped for another reason.
 pub fn runc_maps_owners() -> bool {
     let features = Command::new("runc").arg("features").output();
     features.map_or(true, |output| {
@@ -370,7 +370,7 @@ pub fn runc_maps_owners() -> bool {
     })
 }
 
-/// A network of the CRI plugin that does nothing, for pods that are not in the host's.
+/// A CNI plugin that does nothing, for pods that are not in the host's network.
 const NETWORK: &str = r#"#!/bin/sh
 cat >/dev/null
 [ "$CNI_COMMAND" != VERSION ] || exec echo '{"cniVersion": "0.4.0", "supportedVersions": ["0.4.0"]}'

@@ -1,5 +1,5 @@
 //! Tests with containerd, runc and Debian's registry, if they are installed: pods in the host's
-//! network by the CRI plugin, and `ctr`.
+//! network, started through the CRI plugin, and `ctr`.
 
 mod cri;
 mod machine;
@@ -27,8 +27,8 @@ fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// An image with one EROFS layer, and one with a tar layer above it, while the snapshotter is
-/// killed repeatedly.
+/// Runs pods from an image with one EROFS layer, and from one with a tar layer above it, while the
+/// snapshotter is killed repeatedly.
 #[test]
 fn pods_run_from_the_registry_and_do_not_notice_that_the_snapshotter_dies() {
     let Some(mut machine) = Machine::start() else {
@@ -72,8 +72,8 @@ fn pods_run_from_the_registry_and_do_not_notice_that_the_snapshotter_dies() {
         .cri
         .exec(&pods[1], &["/bin/busybox", "cat", "/above"]);
     assert_eq!(printed.unwrap(), "mixed\n");
-    // `ctr` asks for snapshots in another way. containerd pauses before it reconnects to the
-    // snapshotter.
+    // `ctr` asks for snapshots in a different way from the CRI plugin. containerd pauses before it
+    // reconnects to the snapshotter.
     let run = [
         "-n",
         "k8s.io",
@@ -178,7 +178,7 @@ fn a_pod_with_a_user_namespace_has_the_owners_of_the_image() {
         return println!("skipped: containerd 1 has no pods with user namespaces");
     }
     if !runc_maps_owners() {
-        return println!("skipped: this runc maps no owners of mounts");
+        return println!("skipped: this runc cannot map the owners of mounts");
     }
     let Some(machine) = Machine::start() else {
         return;
