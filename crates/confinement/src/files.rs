@@ -10,7 +10,7 @@ use landlock::{
 
 pub use landlock::{AccessFs, BitFlags};
 
-/// The newest ABI all of whose rights can be dropped here. Older kernels know fewer rights.
+/// The newest ABI whose rights can all be dropped here. Older kernels know fewer rights.
 const NEWEST: ABI = ABI::V7;
 
 /// The requested interface version.
@@ -28,7 +28,7 @@ pub struct Landlock {
 /// A place, and the accesses allowed at and below it.
 pub type Rule = (OwnedFd, BitFlags<AccessFs>);
 
-/// Rules for paths. A path that does not exist needs no permission.
+/// Creates a rule for each of these paths that exists.
 pub fn beneath(paths: &[(&Path, BitFlags<AccessFs>)]) -> Vec<Rule> {
     let rules = paths.iter().filter_map(|(path, access)| {
         let place = PathFd::new(path).ok()?;

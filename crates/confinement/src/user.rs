@@ -38,14 +38,14 @@ pub fn leave_root(in_first_namespace: bool) -> Result<(), String> {
         return Ok(());
     }
     if !everyone_enters("/") {
-        // Threads may at any time read the CPU counts and the load, from files below the root
+        // Threads may read the CPU counts and the load at any time, from files below the root
         // directory.
         return Err("only root may enter the root directory".into());
     }
     let parent = getppid();
     let signal = parent_process_death_signal().unwrap_or(None);
     become_nobody().map_err(|errno| errno.to_string())?;
-    // The kernel clears the signal when the user changes.
+    // The kernel clears the parent-death signal when the user changes.
     match signal {
         Some(signal) => end_with(parent, signal).map_err(|errno| errno.to_string()),
         None => Ok(()),
@@ -56,8 +56,8 @@ fn everyone_enters(directory: &str) -> bool {
     rustix::fs::stat(directory).is_ok_and(|stat| stat.st_mode & 0o1 != 0)
 }
 
-/// Makes this process end together with its parent (`setpriv --pdeathsig`), which may already be
-/// gone.
+/// Makes this process get the signal when its parent dies, as `setpriv --pdeathsig` does, or
+/// immediately if the parent is already dead.
 fn end_with(parent: Option<Pid>, signal: Signal) -> Result<(), Errno> {
     set_parent_process_death_signal(Some(signal))?;
     if getppid() != parent {

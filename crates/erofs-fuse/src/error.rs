@@ -87,7 +87,7 @@ pub enum Error {
     /// `restart=on` was requested, but the server of this mount cannot be replaced.
     #[error("restart=on: {0}")]
     Restart(String),
-    /// `standby` was requested, but nothing could be replaced in this mount.
+    /// `standby` was requested, but the processes of this mount cannot be replaced.
     #[error("standby: {0}")]
     Standby(String),
     /// A system call failed.

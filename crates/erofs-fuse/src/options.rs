@@ -80,7 +80,7 @@ const SANDBOX: &[(&str, SandboxMode)] = &[
 /// The parts of an image that are fetched from a URL ahead of readers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Prefetch {
-    /// Like `Profile`, and then the whole image if the link brings it soon.
+    /// Like `Profile`, and then the whole image if the link can deliver it in about two seconds.
     #[default]
     Auto,
     /// The parts that a launch is known to read, in the recorded order, and the data near each
@@ -131,9 +131,10 @@ pub struct MountOptions {
     pub engine: EngineOptions,
     /// Whether requests must come over io_uring; otherwise mounting fails.
     pub io_uring: bool,
-    /// Whether a server that dies is started again; `None` means if possible.
+    /// Whether a server that dies is replaced; `None` means that it is if possible.
     pub restart: Option<bool>,
-    /// KiB that the kernel reads ahead; `None` for [`READ_AHEAD_KB`] if it may be set.
+    /// KiB that the kernel reads ahead; `None` means [`READ_AHEAD_KB`], if the read-ahead may be
+    /// set.
     pub read_ahead_kb: Option<u32>,
     /// File to which faults of the image are appended, instead of the system's log.
     pub log: Option<PathBuf>,
@@ -219,7 +220,7 @@ impl MountOptions {
         self
     }
 
-    /// Whether a profile is being recorded: nothing is then stored that no program requested.
+    /// Whether a profile is being recorded. If so, only pages that programs request are stored.
     pub fn records(&self) -> bool {
         matches!(self.profile, Some(ProfileLocation::Recorded(_)))
     }
@@ -281,8 +282,8 @@ impl MountOptions {
         })
     }
 
-    /// Sets an option of the table whose value is one of a few words. Returns false if the value is
-    /// missing or is none of these.
+    /// Sets an option of the table; returns false if there is no such option with a value or
+    /// without one.
     fn set_listed(&mut self, name: &str, value: Option<&OsStr>) -> Result<bool, OptionError> {
         if self.engine.set(name, value).map_err(OptionError::Value)? {
             if name == "reserved_pages" {

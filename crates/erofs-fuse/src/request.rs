@@ -81,7 +81,8 @@ impl MountRequest {
         learns && is_ours && self.options.decoded_bytes() > 0
     }
 
-    /// The files that are read while the mount is served, and those that are read at its start.
+    /// The files of the mount: those that are read while it is served, and those that are read only
+    /// when it starts.
     pub fn files(&self) -> Vec<PathBuf> {
         self.options.engine.files(&self.image)
     }

@@ -71,7 +71,7 @@ fn start(request: &MountRequest) -> Result<(), Error> {
     }
     let before = mounting::mounts_at(&request.mountpoint);
     let uring = EnableUringRestorer::new(&request.options);
-    // Block signals before starting the daemon, which then has them blocked as well.
+    // Block signals before starting the daemon, which inherits the mask.
     let signals = sys::fuse_signals::ending_signals().map_err(Error::std_io("signalfd"))?;
     let mut command = respawn::command(Role::Daemon);
     command.args(respawn::arguments(&request));

@@ -1,8 +1,8 @@
 //! Closes the descriptors that this process inherited, except those that the mount request names.
 //!
 //! Otherwise a descriptor of the caller would stay open for the life of the mount: a lock would
-//! stay held, the reader of a pipe would wait, and a server taken over by a hostile image could
-//! write to the descriptor.
+//! stay held, the reader of a pipe would not see its end, and a server taken over by a hostile
+//! image could write to the descriptor.
 
 use std::os::fd::RawFd;
 use std::path::Path;

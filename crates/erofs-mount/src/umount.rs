@@ -9,8 +9,8 @@ use erofs_fuse::error::Error;
 use erofs_fuse::note;
 
 /// Unmounts an erofast mount. With `lazy`, unmounts immediately even if the mount is busy; files
-/// that programs have open stay usable. A notice names a server that remains, because it is stopped
-/// and has no mount helper, or because the filesystem is still used elsewhere.
+/// that programs have open stay usable. Prints a notice if the server remains, because it is
+/// stopped and has no mount helper, or because the filesystem is still used elsewhere.
 ///
 /// # Errors
 /// Returns a one-line error if nothing is mounted there, if the mount is another filesystem or

@@ -38,9 +38,9 @@ pub struct Upgraded {
     /// The error is one line: the path is not an erofast mount, its server cannot be replaced, or
     /// the new server did not start and the old one still serves.
     pub outcome: Result<(), Error>,
-    /// Whether a failure makes the command fail. Failures of other users' mounts that were not
-    /// named do not, because a user can make a mount that looks like erofast's and cannot be
-    /// upgraded.
+    /// Whether a failure makes the command fail. A failure of another user's mount does not, unless
+    /// the caller named that mount, because any user can make a mount that looks like erofast's and
+    /// cannot be upgraded.
     pub counts: bool,
 }
 
@@ -111,7 +111,7 @@ fn hidden_mounts(table: &[TableEntry]) -> Vec<Mount> {
 
 /// A mount to upgrade.
 struct Mount {
-    /// The path as it was named.
+    /// The path, as the caller or the mount table named it.
     path: PathBuf,
     /// `MAJOR:MINOR` of the filesystem.
     device: String,
@@ -270,7 +270,7 @@ fn upgrade_mounts(mounts: Vec<(PathBuf, Result<Mount, Error>)>) -> Vec<Upgraded>
                 let _ = sender.send((number, outcome));
             });
         };
-        // If the thread cannot be created, the mounts of this user have no outcome.
+        // If the thread cannot be created, there is no outcome for this user's mounts.
         let _ = thread::Builder::new().spawn(upgrade);
     }
     drop(sender);

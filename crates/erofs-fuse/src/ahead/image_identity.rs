@@ -39,8 +39,8 @@ fn identity_of(engine: &Engine, root: Nid) -> ImageIdentity {
     }
 }
 
-/// Whether there is a launch profile in the root directory of a mount; `None` if that cannot be
-/// known without waiting for a network.
+/// Whether there is a launch profile in the root directory of a mount; `None` if finding out would
+/// mean waiting for a network.
 pub(crate) fn has_launches(engine: &Engine, root: Nid) -> Option<bool> {
     let request = engine.waiting().without_waiting();
     let directory = engine.borrow_inode(&request, root).ok()?;
@@ -53,7 +53,8 @@ pub(crate) fn has_launches(engine: &Engine, root: Nid) -> Option<bool> {
 /// too.
 const SAMPLE: u64 = 16 << 10;
 
-/// Hashes the superblock's block and the metadata around the root, as far as the image reaches.
+/// Hashes the superblock's block and the metadata that begins at the root inode, up to the end of
+/// the image.
 fn content(image: Reader<'_>) -> u64 {
     let superblock = image.superblock();
     let in_metabox = superblock.root_nid & NID_IN_METABOX != 0;

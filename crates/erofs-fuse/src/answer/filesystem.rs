@@ -71,7 +71,7 @@ pub(crate) struct ErofsFilesystem {
     only_user: Option<u32>,
     /// Whether to print every request to standard error.
     debug: bool,
-    /// Set once the session exists, whose counters it includes.
+    /// Set once the session exists, because the JSON includes the session's counters.
     counters: OnceLock<CollectCounters>,
     xattr_scan: ImageScan,
     hole_scan: ImageScan,
@@ -258,7 +258,8 @@ impl ErofsFilesystem {
         }
     }
 
-    /// Defers a request; the waiting thread has all the missing bytes fetched at once.
+    /// Defers a request. The thread that waits for the missing bytes has all of them fetched
+    /// together.
     fn deferred(&self, missing: Missing) -> Failure {
         let (engine, faults) = (Arc::clone(&self.engine), Arc::clone(&self.faults));
         let (events, parts) = (self.events.get().cloned(), Arc::clone(&self.parts));
@@ -298,7 +299,7 @@ impl ErofsFilesystem {
         })
     }
 
-    /// The companion's figures about launches, completed with those that this process knows.
+    /// The companion's figures about launches, plus those that only this process knows.
     fn launch_figures(&self, trouble: Option<&String>) -> LaunchFigures {
         let events = self.events.get();
         let report = events.and_then(|events| events.report());
@@ -405,8 +406,8 @@ impl ErofsFilesystem {
         }
     }
 
-    /// Adds one entry to the reply, and to `listing` what the kernel learns from the entry; returns
-    /// false if the reply is full.
+    /// Adds one entry to the reply, and adds what the kernel learns from the entry to `listing`.
+    /// Returns false if the reply is full.
     fn list(
         &self,
         listing: &mut Listing<'_>,
@@ -498,8 +499,8 @@ impl ErofsFilesystem {
     }
 }
 
-/// Fetches the parts that the companion is about to read, in its order, with more bytes at a time
-/// than it requests.
+/// Fetches the parts that the companion is about to read, in the order in which it will read them,
+/// and with more bytes at a time than it requests.
 fn fetch_parts(events: &Events, seen: &PiMutex<u64>, engine: &Engine) {
     let parts = events.parts(&mut seen.lock());
     let numbers = InodeNumbers(engine.numbers());
@@ -509,7 +510,7 @@ fn fetch_parts(events: &Events, seen: &PiMutex<u64>, engine: &Engine) {
     };
     let parts: Vec<_> = parts.into_iter().map(range).collect();
     if !parts.is_empty() {
-        // Programs that read there get the error.
+        // A program that reads these parts gets the error.
         let _ = engine.fetch_ahead(&parts);
     }
 }
@@ -648,7 +649,8 @@ impl Filesystem for ErofsFilesystem {
 
     fn xattr_names(&self, caller: Caller, node: u64) -> Result<Vec<Vec<u8>>, Failure> {
         self.admit(caller)?;
-        // Not ENOSYS, which tells programs that the filesystem does not support attributes.
+        // An empty list instead of ENOSYS, which would tell programs that the filesystem does not
+        // support attributes.
         if self.xattr_scan.found_none() {
             return Ok(Vec::new());
         }
@@ -715,8 +717,8 @@ impl Filesystem for ErofsFilesystem {
     }
 
     fn seek(&self, _: Caller, node: u64, offset: u64, what: Seek) -> Result<u64, Failure> {
-        // After this answer, the kernel does not ask again, and treats every file as data
-        // throughout. `cp` asks twice per file.
+        // After ENOSYS, the kernel does not ask again, and takes every file to be without holes.
+        // `cp` asks twice per file.
         if self.hole_scan.found_none() {
             return Err(Errno::NOSYS.into());
         }

@@ -1,10 +1,11 @@
-//! Scans an image to learn whether no inode has extended attributes, or none has holes.
+//! Scans an image to learn whether it has no extended attributes at all, or no holes at all.
 //!
 //! `ls -l` requests several attributes of every file, and `cp` the holes of every compressed one.
-//! The kernel stops asking only after ENOSYS, which means that no file has any. No field of the
-//! image states this, so all inodes below the root have to be read. A background thread does so,
-//! and only in a mount with enough such requests to be worth it: each request wakes a worker, and
-//! under load the requesting program then has to wait for its turn again.
+//! The kernel stops asking only after ENOSYS, which means that no file has attributes or holes. No
+//! field of the image states this, so all inodes below the root have to be read. A background
+//! thread reads them, but only once a mount has had so many such requests that the scan is
+//! worthwhile: each request wakes a worker, and under load the requesting program then has to wait
+//! for its turn again.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -62,7 +63,7 @@ impl ImageScan {
         }
     }
 
-    /// Whether the scan is complete and found no attribute or hole.
+    /// Whether the scan is complete and has found no attribute or hole.
     pub(crate) fn found_none(&self) -> bool {
         self.found_none.load(Ordering::Relaxed)
     }

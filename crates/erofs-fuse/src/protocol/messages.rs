@@ -29,7 +29,7 @@ pub enum Request {
     },
     /// The handshake with the kernel is complete.
     HandshakeDone,
-    /// Open the decoded bytes that launches from the image read, if they are kept and exist.
+    /// Open the file of the decoded bytes that launches from the image read, if there is one.
     Decoded,
     /// Get the memory in which the server records events for the companion.
     Events,
@@ -65,7 +65,7 @@ pub enum Request {
         /// Number by which a later server gets the same descriptor.
         number: usize,
     },
-    /// Take over the mount of a server that is gone. If that server still exists, it ends.
+    /// Take over the mount from the previous server, which ends if it still exists.
     Resume,
     /// Report that programs can use the mount. From now on a server that dies is replaced, if
     /// possible.

@@ -3,12 +3,12 @@
 //!
 //! The first copy can be made [with the mount](crate::mounting::Made), before the mount has a path.
 //! Later, resolving the path of the mount would keep the mount busy. Therefore a short-lived child
-//! process makes a copy in a separate mount namespace, in which the path leads to another copy.
-//! Ordinary users get a user namespace along with it; if that is refused, there is no copy, and no
-//! name is looked up.
+//! process makes the copy in a separate mount namespace, in which the path leads to a copy of the
+//! mount, so that the mount itself does not become busy. Ordinary users get a user namespace along
+//! with it; if that is refused, there is no copy, and no name is looked up.
 //!
 //! A copy keeps the filesystem, and with it the server, alive after the mount is unmounted.
-//! Therefore the copy is dropped as soon as the mount is gone from the table, and when the copy has
+//! Therefore the copy is dropped as soon as the mount is gone from the table, or earlier if it has
 //! not been needed for a while ([`CopiedMount`](super::copied_mount)).
 
 use std::os::fd::OwnedFd;

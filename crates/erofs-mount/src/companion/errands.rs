@@ -111,7 +111,7 @@ impl Store for StoredProfile {
     }
 }
 
-/// The version of a file that does not exist.
+/// Stands for the version of a file that does not exist.
 const NONE: &str = "-";
 
 /// Distinguishes a file from one that replaced it.
@@ -127,7 +127,7 @@ pub(super) fn text() -> Result<OwnedFd, Error> {
 }
 
 /// Starts a child that does an errand and answers over `socket`. Returns `None` if the request was
-/// refused; the refusal has then been sent.
+/// refused; in that case the refusal has already been sent.
 pub(super) fn run(
     (request, bytes): (Request, Vec<u8>),
     socket: BorrowedFd<'_>,

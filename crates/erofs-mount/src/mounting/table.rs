@@ -134,7 +134,8 @@ pub(crate) fn own() -> Result<Vec<Entry>, Error> {
     Ok(own.cloned().collect())
 }
 
-/// Where the cgroups of a version 1 controller are mounted; with an empty name, those of version 2.
+/// The directory where the cgroups of a version 1 controller are mounted or, if the name is empty,
+/// those of version 2.
 pub(crate) fn cgroup_folder(controller: &str) -> Option<PathBuf> {
     let mut table = read().ok()?.into_iter();
     let entry = table.find(|entry| match controller {
@@ -236,7 +237,7 @@ fn parse(line: &[u8]) -> Option<Entry> {
     })
 }
 
-/// `user_id=N` among the options of a FUSE mount.
+/// The value of `user_id=N` among the options of a FUSE mount.
 fn user_id(options: &[u8]) -> Option<u32> {
     let mut options = options.split(|byte| *byte == b',');
     let number = options.find_map(|option| option.strip_prefix(b"user_id="))?;
@@ -289,7 +290,7 @@ mod tests {
         let has_no_mount = |path: &str| has_no_mount(Path::new(path));
         assert!(!has_no_mount("/proc"));
         assert!(!has_no_mount("/proc/does-not-exist"));
-        // Before Linux 5.8, nothing is known of any path.
+        // Before Linux 5.8, the kernel says nothing about any path.
         let root = std::fs::File::open("/proc").unwrap();
         let status = status(root, StatxFlags::empty()).unwrap();
         let known = status.stx_attributes.contains(StatxAttributes::MOUNT_ROOT);

@@ -1,4 +1,4 @@
-//! A child of this process and its descendants: whether they run, and how to end them.
+//! A child of this process and its descendants: finds out whether they run, and ends them.
 
 use rustix::process::{Pid, Signal};
 

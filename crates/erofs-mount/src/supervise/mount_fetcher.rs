@@ -27,7 +27,7 @@ pub(crate) struct MountFetcher {
 #[derive(Debug)]
 struct Kept {
     fetcher: Fetcher,
-    /// Maps the number of each file in the mount to its number in the fetcher.
+    /// Maps each file's number in the mount to its number in the fetcher.
     images: BTreeMap<usize, usize>,
     /// The additional files that the manifests of images list, in the order in which they were
     /// opened.
@@ -99,8 +99,8 @@ impl MountFetcher {
         self.kept.iter().flat_map(|kept| &kept.listed)
     }
 
-    /// The descriptor of the fetcher, which is readable if the fetcher has sent a message or is
-    /// dead; `None` if no fetcher is running.
+    /// The descriptor of the fetcher; it is readable if the fetcher has sent a message or is dead.
+    /// `None` if no fetcher is running.
     pub(crate) fn watched(&self) -> Option<BorrowedFd<'_>> {
         let alive = self.kept.as_ref().filter(|kept| kept.due.is_none());
         alive.map(|kept| kept.fetcher.as_fd())

@@ -155,7 +155,7 @@ fn is_program(path: &Path) -> bool {
 pub(super) struct Server {
     /// The socket for its requests. The socket closes when all serving threads have ended.
     pub(super) socket: OwnedFd,
-    /// The process; `None` once it is waited for elsewhere.
+    /// The process; `None` once another owner waits for its end.
     child: Option<ChildProcess>,
     /// Delivers a descriptor of the program, if the server was started as the installed program.
     /// Only a fork of this process has the other end, until it executes that program.
@@ -201,9 +201,10 @@ impl Server {
         child.map_or(Ok(()), |child| child.signal(signal))
     }
 
-    /// Kills the server, and waits for its serving threads to end. Without the right to kill the
-    /// server (root without CAP_KILL), asks it to exit. A server that is killed in a frozen cgroup,
-    /// or while it waits for a device, executes nothing more, so the wait is limited to [`DEATH`].
+    /// Kills the server, and waits for its serving threads to end. If this process has no right to
+    /// kill the server (as root without CAP_KILL), asks it to exit. A server that is killed in a
+    /// frozen cgroup, or while it waits for a device, executes nothing more, so the wait is limited
+    /// to [`DEATH`].
     ///
     /// # Errors
     /// Returns an error if the server may not be killed and did not exit when asked.
@@ -255,7 +256,8 @@ impl Server {
         self.child.take()
     }
 
-    /// Whether the server sends a request or ends before `deadline`.
+    /// Waits for the server to send a request or to end; returns false if it has done neither by
+    /// `deadline`.
     fn is_heard_before(&self, deadline: Instant) -> bool {
         let left = deadline.saturating_duration_since(Instant::now());
         let watched = [(self.socket.as_fd(), PollFlags::IN)];

@@ -31,8 +31,8 @@ pub(super) struct Standby {
 }
 
 impl Standby {
-    /// Starts a standby in place of `last`: a fork that runs `child` with all descriptors that this
-    /// process has now, and exits with the result of `child`.
+    /// Starts a standby in place of `last`: a fork that has all descriptors that this process has
+    /// now, runs `child`, and exits with its result.
     pub(super) fn start(
         last: Option<&Standby>,
         child: impl FnOnce() -> i32,

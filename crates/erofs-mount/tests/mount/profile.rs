@@ -43,7 +43,7 @@ fn a_profile_below_the_mount_point_or_in_no_folder_is_refused() {
     }
 }
 
-/// A file name that is removed with the test.
+/// The path of a file that is removed at the end of the test.
 struct ProfilePath(PathBuf);
 
 impl ProfilePath {
@@ -100,7 +100,7 @@ fn what_a_launch_read_is_learned_and_read_ahead_the_next_time() {
         assert_eq!(program.path, b"data/mixed-200000");
         let window = program.profile.windows[0];
         assert_eq!(program.profile.windows.len(), 1);
-        // Pages that the same decoding produces are stored, and so not requested.
+        // Pages that are decoded together with others are stored, and therefore not requested.
         assert_eq!(window.pages & 0b1, 1);
         let absent = program.profile.names.iter();
         let absent = absent.map(|looked_up| program.profile.path(&looked_up.name));
@@ -240,7 +240,7 @@ fn what_launches_read_is_kept_decoded_where_decoding_takes_long() {
     unmount_and_wait(place);
     assert!(fs::read(&kept.0).unwrap() != bytes);
 
-    // Another image, or the same image after a change, has separate bytes.
+    // Decoded bytes are kept separately for another image and for the same image after a change.
     fs::remove_file(&kept.0).unwrap();
     let place = mounted(name, &format!("{options},decoded_size=0"));
     launch(&place);
@@ -377,7 +377,8 @@ fn launches_are_learned_and_expected_where_there_was_one_of_late() {
     assert!(!file.0.exists(), "the launch began before");
     let place = mounted();
     let launched = || {
-        // Make it look as if the program had not been launched for a long time.
+        // Makes the kernel drop the program's pages, as if it had not been launched for a long
+        // time.
         let exec = File::open(place.path.join("exec")).unwrap();
         rustix::fs::fadvise(exec, 0, None, rustix::fs::Advice::DontNeed).unwrap();
         launch(&place);

@@ -102,7 +102,7 @@ impl FaultRecorder {
     }
 
     /// The errno of an error. A fault of the image is recorded in full, since the reading program
-    /// gets only the number. An overwritten image fails in arbitrary ways, and its readers always
+    /// gets only the number. Since an overwritten image fails in arbitrary ways, its readers always
     /// get EIO.
     pub(in super::super) fn errno_of(&self, engine: &Engine, error: &erofs_engine::Error) -> Errno {
         let errno = error.errno();
@@ -148,7 +148,7 @@ impl FaultRecorder {
 
     pub(crate) fn figures(&self) -> FaultFigures {
         let name = self.log.name();
-        // Format without the lock, since it takes long.
+        // Format without holding the lock, since formatting takes long.
         let table = self.table.lock().clone();
         figures(&table, name.as_deref())
     }
