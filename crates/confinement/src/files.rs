@@ -16,7 +16,7 @@ const NEWEST: ABI = ABI::V7;
 /// The requested interface version.
 pub const NEWEST_VERSION: i32 = NEWEST as i32;
 
-/// The restrictions of Landlock.
+/// What Landlock restricts in this process.
 #[derive(Clone, Copy, Debug)]
 pub struct Landlock {
     /// Version of the kernel's interface.

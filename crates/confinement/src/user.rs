@@ -19,13 +19,14 @@ const FIRST: u64 = 0xEFFF_FFFD;
 
 /// Whether this process is in the initial user namespace.
 pub fn in_first_namespace() -> bool {
-    // If there is no /proc, the system is still starting, without other namespaces.
+    // If there is no /proc, the system is still starting, and no other namespaces exist yet.
     let namespace = std::fs::metadata("/proc/self/ns/user");
     namespace.map_or(true, |namespace| namespace.ino() == FIRST)
 }
 
-/// Changes the calling thread from root to `nobody`, in no group; permitted capabilities stay. Root
-/// inside a user namespace is already unprivileged outside; it keeps its ID.
+/// Changes the calling thread from root to `nobody` and `nogroup`, without further groups;
+/// permitted capabilities stay. Root inside a user namespace keeps its ID, because it is already
+/// unprivileged outside.
 ///
 /// The process must have no other threads, because they would keep their IDs. `in_first_namespace`
 /// is the result of [`in_first_namespace`], which a process without rights may not be able to

@@ -36,7 +36,7 @@ pub enum OptionError {
     Value(String),
 }
 
-/// KiB that the kernel reads ahead of a stream, and around a page fault.
+/// KiB that the kernel reads ahead of a stream or around a page fault.
 ///
 /// The kernel sets 128 for FUSE, regardless of INIT. Streams gain from more, program launches from
 /// less: 512 is a compromise. docs/notebook/read-ahead.md has the figures.
@@ -45,7 +45,7 @@ pub const READ_AHEAD_KB: u32 = 512;
 /// Default limit of the decoded bytes kept from launches of an image.
 pub const DECODED_BYTES: u64 = 64 << 20;
 
-/// Upper bound of the limit of decoded bytes: no launch reads more.
+/// Largest limit of decoded bytes that can be set: no launch reads more.
 const MOST_DECODED: u64 = 1 << 30;
 
 impl OptionError {
@@ -140,7 +140,7 @@ pub struct MountOptions {
     pub log: Option<PathBuf>,
     /// The parts that are fetched from a URL ahead of readers.
     pub prefetch: Prefetch,
-    /// The launch profile that is replayed, or recorded if there is none.
+    /// The launch profile that is replayed, or recorded if it does not exist yet.
     pub profile: Option<ProfileLocation>,
     /// Limit of the decoded bytes that are kept beside the profile; `None` means 64 MiB for images
     /// with LZMA or DEFLATE.
@@ -416,7 +416,7 @@ fn owner(name: &str, text: &str) -> Result<u32, OptionError> {
     }
 }
 
-/// Refuses more pages than the machine has, which would otherwise fail only later, in an
+/// Refuses to reserve more pages than the machine has, which would otherwise fail only later, in an
 /// allocation.
 fn check_reserved_pages(pages: usize) -> Result<(), OptionError> {
     const PAGES_PER_MIB: u64 = 256;

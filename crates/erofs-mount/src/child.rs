@@ -80,7 +80,7 @@ impl ChildProcess {
     }
 
     /// Waits at most `limit` for the child to end, then kills it. A process that is in a frozen
-    /// cgroup, or waits for a device, ends much later.
+    /// cgroup, or is waiting for a device, may end much later.
     pub(crate) fn wait_for(&self, limit: Duration) -> io::Result<Option<ExitStatus>> {
         let begin = Instant::now();
         loop {

@@ -172,7 +172,7 @@ fn run(role: Role) -> Result<u8, Error> {
         Role::Upgrade => {
             sys::inherited::close_all_but(&[]);
             respawn::name_process();
-            // Programs use the mount, and a mount without a log is better than none.
+            // Programs are already using the mount, and a mount without a log is better than none.
             let log = Log::open(&request.options, !request.foreground).unwrap_or(Log::None);
             Ok(serve_for_helper(&request, log, Start::Successor))
         }
@@ -186,8 +186,8 @@ fn reported(error: &Error) -> u8 {
     1
 }
 
-/// Serves for the mount helper, which started this process and receives its errors. Returns the
-/// exit status.
+/// Serves the mount for its mount helper, which started this process and receives its errors.
+/// Returns the exit status.
 fn serve_for_helper(request: &MountRequest, log: Log, start: Start) -> u8 {
     // Opened before the process enters the sandbox, which forbids opening it. A successor does not
     // use the path, which may lead into a mount that is not served.

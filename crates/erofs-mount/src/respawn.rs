@@ -64,7 +64,7 @@ pub(crate) fn command(role: Role) -> Command {
     command_of(&path.unwrap_or_else(|| "/proc/self/exe".into()), role)
 }
 
-/// The path of the currently installed program: the path of this one.
+/// The path of the program that is now installed, which is the path of this one.
 pub(crate) fn installed() -> PathBuf {
     std::env::current_exe()
         .map(installed_now)

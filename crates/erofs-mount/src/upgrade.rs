@@ -26,8 +26,8 @@ const ALL: Duration = Duration::from_secs(120);
 /// Interval between checks for the outcome.
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// Maximum number of characters shown of a reason, which comes from a process of the user who
-/// mounted.
+/// Maximum number of characters of a reason that are shown: reasons come from a process of the user
+/// who mounted.
 const REASON_CHARS: usize = 2500;
 
 /// How the upgrade of one mount ended.
@@ -85,7 +85,7 @@ pub fn upgrade_all() -> Result<Vec<Upgraded>, Error> {
     ))
 }
 
-/// Mounts of this user that have no path but are still in use, as an overlay uses its layers.
+/// Mounts of this user that have no path but are still in use, for example as layers of an overlay.
 fn hidden_mounts(table: &[TableEntry]) -> Vec<Mount> {
     let user = rustix::process::getuid().as_raw();
     // A user whose processes cannot be searched counts as having no helpers.

@@ -15,14 +15,14 @@ pub enum Process {
         /// Whether requests arrive over io_uring.
         io_uring: bool,
     },
-    /// Looks ahead of the readers of a mount, as its client.
+    /// Reads ahead of the readers of a mount, as a client of that mount.
     Companion,
     /// Executes a program from another project that converts one file into another.
     Converter,
 }
 
 /// Restricts the calling thread and those it creates, for good. Call this after setting
-/// `no_new_privs`, so that privileges cannot be gained later either.
+/// `no_new_privs`, so that no privileges can be gained later.
 ///
 /// # Errors
 /// Returns a one-line error if there is no filter for this architecture, or if the kernel or a

@@ -229,7 +229,7 @@ fn has_most(before: &Decoded, most: u64) -> bool {
     !before.is_damaged() && missed * share <= read + missed
 }
 
-/// Writes a file through the companion.
+/// Writes the file of decoded bytes, through another process.
 #[derive(Debug)]
 struct Sink<'w> {
     seed: u64,

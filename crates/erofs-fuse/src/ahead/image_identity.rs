@@ -5,8 +5,8 @@ use erofs_engine::erofs_format::{NID_IN_METABOX, Nid, Reader};
 use launch_profile::ImageIdentity;
 use look_ahead::PATH_IN_MOUNT;
 
-/// The identity under which launch profiles are stored: that of the image, or one for several
-/// images in their order.
+/// The identity under which launch profiles are stored: that of the image or, for several images,
+/// one that also depends on their order.
 pub fn identity(engine: &Engine) -> ImageIdentity {
     let mut all = engine.roots().map(|root| identity_of(engine, root));
     let Some(mut identity) = all.next() else {
@@ -48,9 +48,9 @@ pub(crate) fn has_launches(engine: &Engine, root: Nid) -> Option<bool> {
     found.ok().map(|found| found.is_some())
 }
 
-/// Number of metadata bytes, from the root inode on, that distinguish images. The inodes there hold
-/// sizes and addresses of data, and the root directory holds names. Any mount in use reads them
-/// too.
+/// Number of metadata bytes, from the root inode on, that are hashed to distinguish images. The
+/// inodes there hold sizes and addresses of data, and the root directory holds names. Any mount in
+/// use reads them too.
 const SAMPLE: u64 = 16 << 10;
 
 /// Hashes the superblock's block and the metadata that begins at the root inode, up to the end of

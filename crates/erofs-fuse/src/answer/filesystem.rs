@@ -30,15 +30,15 @@ use crate::ahead::{DecodedBytes, LaunchFigures};
 use crate::nodes::{InodeNumbers, Nodes, directory_type};
 use crate::note::note;
 
-/// Directory position after a "." that the image omits. Positions in images are byte offsets, which
-/// stay far below this value.
+/// Position in a directory after the entry ".", if the image omits that entry. Positions in images
+/// are byte offsets, which stay far below this value.
 const AFTER_DOT: u64 = 1 << 62;
 
 /// Flag in a position: an earlier entry is broken, so the listing must not end as if it were
 /// complete. The flag is needed because the server keeps no state about a listing.
 const BEHIND_BROKEN: u64 = 1 << 61;
 
-/// Bytes in the longest name in a directory (EROFS_NAME_LEN).
+/// Maximum number of bytes in a file name (EROFS_NAME_LEN).
 const LONGEST_NAME: usize = 255;
 
 figures::figures! {
@@ -56,7 +56,7 @@ figures::figures! {
     }
 }
 
-/// Produces JSON with all live counters: those of the filesystem, and others.
+/// Produces JSON with all live counters, those of the filesystem included.
 pub(crate) type CollectCounters = Box<dyn Fn(FilesystemFigures) -> Option<Vec<u8>> + Send + Sync>;
 
 /// The filesystem of one mount.
@@ -199,14 +199,14 @@ impl ErofsFilesystem {
         self.events.get().filter(|_| learns).map(|events| &**events)
     }
 
-    /// Where to record the actions of a thread, unless it belongs to the companion.
+    /// Where to record what a thread does; `None` for threads of the companion.
     fn events_of(&self, caller: Caller) -> Option<&Events> {
         let events = self.events_of_launches()?;
         (!events.is_of_companion(caller.pid)).then_some(events)
     }
 
-    /// Reads for the companion, without the help of other workers. Only the requested bytes are
-    /// stored; the launch may request the remainders itself.
+    /// Reads for the companion, without the help of other workers. Stores only the requested bytes;
+    /// the launch may request the remainders itself.
     fn read_ahead_of_launch(
         &self,
         request: &Request<'_>,
@@ -490,7 +490,7 @@ impl ErofsFilesystem {
         if let Some(read_ahead) = self.directory_read_ahead.get() {
             read_ahead.listed(&self.engine, directory.nid, !begins, &listing.directories);
         }
-        // The entries listed so far are delivered first; the next request meets the error.
+        // The entries listed so far are delivered first; the next request gets the error.
         match listed.map_err(|error| self.report(request, &error)) {
             _ if !reply.is_empty() => Ok(()),
             Ok(()) if broken != 0 => Err(Errno::from_raw_os_error(errno::EUCLEAN)),

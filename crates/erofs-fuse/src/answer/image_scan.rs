@@ -29,11 +29,12 @@ const MAX_ENTRIES: usize = 1 << 24;
 /// Number of directories after which the scan stops, since they are remembered.
 const MAX_DIRECTORIES: usize = 1 << 18;
 
-/// Number of index entries after which the scan stops: those of 32 GiB in lclusters of 4 KiB.
+/// Number of index entries after which the scan stops: as many as 32 GiB in lclusters of 4 KiB
+/// have.
 const MAX_INDEX_ENTRIES: u64 = 1 << 23;
 
-/// Tells whether an inode has an attribute or a hole; `None` if unknown. The number is how many
-/// index entries may still be read.
+/// Tells whether an inode has an attribute or a hole; `None` if unknown. The last argument is the
+/// number of index entries that may still be read.
 type Has = fn(&Engine, &Inode, &mut u64) -> Option<bool>;
 
 /// State of one mount's scan.

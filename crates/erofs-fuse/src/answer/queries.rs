@@ -22,7 +22,7 @@ pub const SPANS: u8 = 2;
 /// Bytes before the value, in a request and in an answer.
 pub const HEADER_BYTES: usize = 16;
 
-/// Maximum number of trace spans in one value, of about 80 bytes each.
+/// Maximum number of trace spans, of about 80 bytes each, in one value.
 pub const MAX_SPANS: usize = 1 << 13;
 
 /// Answers queries.

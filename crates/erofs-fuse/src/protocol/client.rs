@@ -156,8 +156,8 @@ impl MountHelper {
         }
     }
 
-    /// The descriptors that close when this server dies, by which other processes notice its death.
-    /// A thread with its own descriptor table must close its copies.
+    /// The descriptors by which other processes notice the death of this server, because they are
+    /// then closed. A thread with its own descriptor table must close its copies.
     pub(crate) fn signs_of_life(&self) -> Vec<RawFd> {
         let held = [Some(&self.socket), self.alive.get()];
         held.into_iter().flatten().map(AsRawFd::as_raw_fd).collect()

@@ -44,7 +44,7 @@ pub enum Request {
     /// The server ends with an error, whose line follows.
     Failed,
     /// Get the process that lists directories. That process no longer exists; only a server of
-    /// version 1.0.0 asks for it, when it takes over a mount after an upgrade to that version.
+    /// version 1.0.0 asks for it, when it takes over a mount because of an upgrade to that version.
     Broker,
     /// Open a file of the mount, by its index; a later server gets the same file.
     Open {
@@ -118,7 +118,7 @@ pub type Response = Result<Answer, HelperError>;
 /// The result of a request that was carried out.
 #[derive(Debug, Default)]
 pub struct Answer {
-    /// The file or socket that the request asked for.
+    /// The file or socket that was requested.
     pub descriptor: Option<OwnedFd>,
     /// Version of the file when the helper opened it.
     pub version: Option<Version>,

@@ -44,7 +44,7 @@ use crate::request::{MountRequest, Start};
 use crate::sandbox::Sandbox;
 use crate::threads::OnDemand;
 
-/// Time limit for decoding the reads of launches when the mount ends.
+/// Time limit for decoding the data that launches read, when the mount ends.
 const LAST_DECODING: Duration = Duration::from_millis(300);
 
 /// Serves an image until the mount is gone. `log` receives faults of the image, and `notice`
@@ -262,7 +262,7 @@ impl Serving<'_> {
         Ok(())
     }
 
-    /// Prepares storing small files ahead of their readers.
+    /// Prepares to store small files ahead of their readers.
     fn read_ahead(
         &mut self,
         helper: &mut MountHelper,
@@ -442,7 +442,7 @@ fn config(options: &MountOptions, engine: &Engine) -> Config {
     let root = origin::user().is_root();
     Config {
         acl: !options.no_acl && options.kernel_checks(root),
-        // With allow_root the server must know the requesting user.
+        // With allow_root, the server must know which user makes a request.
         idmap: options.idmap
             && options.kernel_checks(root)
             && (options.allow_other || !options.allow_root),

@@ -1,7 +1,7 @@
 //! The file of decoded bytes that launches from an image read: its name, its location, and how it
 //! is replaced.
 //!
-//! Each entry has the stored bytes as its key and is used for no others, but a server taken over by
+//! Its entries are keyed by stored bytes and never used for other bytes, but a server taken over by
 //! a hostile image could write anything. Therefore the helper, which never reads an image, derives
 //! the name from the kernel's information about the image: device, inode number, size, and time of
 //! the last change. On a FUSE or network filesystem the kernel would only repeat the claims of a

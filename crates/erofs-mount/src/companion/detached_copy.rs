@@ -64,7 +64,7 @@ pub(crate) fn in_own_namespace(place: &Path, device: &str) -> Result<OwnedFd, Er
     let no_link = OpenTreeFlags::from_bits_retain(AtFlags::SYMLINK_NOFOLLOW.bits());
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | no_link;
     let copy = open_tree(rustix::fs::CWD, place, flags)?;
-    // By now another mount may cover this mount, or be at its path.
+    // By now this mount may be covered by another one, or its path may lead to another one.
     let status = status(&copy, StatxFlags::empty())?;
     let found = makedev(status.stx_dev_major, status.stx_dev_minor);
     match device_number(device) == Some(found) {

@@ -1,5 +1,5 @@
-//! The companion's process, which looks ahead of the mount's readers ([`look_ahead`]), and the
-//! parts with which its parent, the mount helper, starts and ends it.
+//! The companion's process, which looks ahead of the mount's readers ([`look_ahead`]), and the code
+//! with which its parent, the mount helper, starts and ends it.
 //!
 //! The process is a fork of the helper. It reads nothing untrusted until it has work to do; then it
 //! copies the mount and enters its own sandbox. If the companion dies, the mount works without it,

@@ -67,7 +67,7 @@ pub(crate) fn at(path: &Path) -> Result<Vec<Entry>, Error> {
     Ok(table)
 }
 
-/// Whether certainly nothing is mounted at `path`. Always false before Linux 5.8.
+/// Whether it is certain that nothing is mounted at `path`. Always false before Linux 5.8.
 pub(crate) fn has_no_mount(path: &Path) -> bool {
     let is_root = |place: OwnedFd| {
         let status = status(place, StatxFlags::empty())?;
@@ -170,9 +170,9 @@ pub(crate) fn covered_notice(path: &Path) -> Option<String> {
     })
 }
 
-/// Whether the daemon of the mount at `path` died. Uses statfs(2), which always asks the daemon;
-/// attributes and directories may still come from the kernel's caches. A daemon that does not
-/// answer is not dead.
+/// Whether the daemon of the mount at `path` has died. Uses statfs(2), which always asks the
+/// daemon; attributes and directories may still come from the kernel's caches. A daemon that does
+/// not answer is not dead.
 pub(crate) fn is_dead(path: &Path) -> bool {
     let path = path.to_owned();
     answer_within(ANSWER, move || says_dead(&path)) == Some(true)
@@ -196,7 +196,8 @@ pub(crate) fn answer_within<T: Send + 'static>(
 }
 
 /// Opens a handle on the file at `path`. Unlike statfs(2) or statx(2) on the path, this does not
-/// trigger an automount: systemd's would wait for the mount that is just being made there.
+/// trigger an automount, which under systemd would wait for the very mount that is being made at
+/// that path.
 pub(crate) fn handle(path: &Path) -> Result<OwnedFd, Errno> {
     rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
 }

@@ -15,7 +15,7 @@ use super::users::Users;
 use erofs_fuse::error::Error;
 use erofs_fuse::request::FSTYPE;
 
-/// How long a program may use a mount to read its counters.
+/// How long to wait for programs that use a mount only for a moment, such as to read its counters.
 const MOMENT: Duration = Duration::from_secs(1);
 
 /// How long a server may take to end after its helper has been killed. A server that is still alive

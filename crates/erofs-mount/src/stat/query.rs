@@ -1,5 +1,6 @@
 //! Sends a query about a mount (described in [`erofs_fuse::queries`]). The server may be dead or
-//! stopped, or belong to another user, so this code neither trusts the server nor waits for it.
+//! stopped, or belong to another user, so this code neither trusts the server nor waits for it
+//! without a limit.
 
 use std::os::fd::AsFd;
 use std::path::Path;

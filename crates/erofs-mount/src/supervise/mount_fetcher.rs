@@ -41,8 +41,9 @@ struct Kept {
 }
 
 impl MountFetcher {
-    /// Starts no process yet: a fetcher is started when the first file is opened. Once one of
-    /// `ends` is readable or its other end is closed, no process waits for an image any more.
+    /// Starts no process yet: a fetcher is started when the first file is opened. When one of
+    /// `ends` becomes readable, or its other end is closed, this shows that no process is waiting
+    /// for an image any more.
     pub(crate) fn new(ends: Vec<OwnedFd>) -> Self {
         Self { kept: None, ends }
     }

@@ -47,7 +47,7 @@ pub(crate) struct MountState {
     decoded: Option<DecodedFile>,
     /// The keeper of that file, until its first packet arrives.
     keeper: Option<DecodedKeeper>,
-    /// The keeper's process, which is started then.
+    /// The keeper's process, which starts when that packet arrives.
     keeping: Option<ChildProcess>,
     /// Held until the handshake is complete.
     uring_guard: Option<EnableUringGuard>,

@@ -26,8 +26,9 @@ use erofs_fuse::poll::{first_ready, has_ended};
 use erofs_fuse::protocol::{Order, ignores_signals, send_order};
 use erofs_fuse::request::{MountRequest, Start};
 
-/// A function that runs in a fork of this process, whose standard input is the socket. The function
-/// mounts the image or takes over another server's mount, serves it, and returns the exit status.
+/// A function that runs in a fork of this process that has the socket as its standard input. The
+/// function mounts the image or takes over another server's mount, serves it, and returns the exit
+/// status.
 pub(crate) type Serve = fn(&MountRequest, Log, Start) -> u8;
 
 /// How a server is started.

@@ -377,8 +377,7 @@ fn launches_are_learned_and_expected_where_there_was_one_of_late() {
     assert!(!file.0.exists(), "the launch began before");
     let place = mounted();
     let launched = || {
-        // Makes the kernel drop the program's pages, as if it had not been launched for a long
-        // time.
+        // Make the kernel drop the program's pages, as if it had not been launched for a long time.
         let exec = File::open(place.path.join("exec")).unwrap();
         rustix::fs::fadvise(exec, 0, None, rustix::fs::Advice::DontNeed).unwrap();
         launch(&place);

@@ -35,7 +35,7 @@ pub(crate) struct FaultRecorder {
     /// Requests the thread that logs.
     demand: Demand,
     closing: AtomicBool,
-    /// Set once, when the image has certainly changed since it was mounted.
+    /// Set once it is certain that the image has changed since it was mounted.
     changed: AtomicBool,
     log: Log,
     image: String,
@@ -117,7 +117,7 @@ impl FaultRecorder {
         Errno::from_raw_os_error(if is_changed { errno::EIO } else { errno })
     }
 
-    /// Whether the image has certainly changed since it was mounted; call it after a request
+    /// Whether the image has certainly changed since it was mounted; call it after a request has
     /// failed. The file is checked each time until a change is certain; the change is then logged.
     pub(crate) fn is_of_a_changed_image(&self, engine: &Engine) -> bool {
         if self.changed.load(Ordering::Relaxed) {
@@ -128,8 +128,8 @@ impl FaultRecorder {
             .is_some_and(|change| self.note_change(change))
     }
 
-    /// Checks for a certain change without a failed request, since overwritten bytes may decode to
-    /// other content. A new file of the same name does not count here.
+    /// Checks for a certain change although no request has failed, since overwritten bytes may
+    /// decode to other content. A new file of the same name does not count here.
     pub(crate) fn look_for_a_change(&self, engine: &Engine) {
         if let Some(change) = engine.change().filter(|change| change.is_certain) {
             self.note_change(change);
