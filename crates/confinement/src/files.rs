@@ -25,7 +25,7 @@ pub struct Landlock {
     pub complete: bool,
 }
 
-/// A place, and the accesses allowed at and below it.
+/// A file or directory, and the kinds of access that are allowed to it and to everything below it.
 pub type Rule = (OwnedFd, BitFlags<AccessFs>);
 
 /// Creates a rule for each of these paths that exists.

@@ -30,7 +30,7 @@ pub(crate) fn named_descriptors() -> Vec<RawFd> {
     NAMED.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// The descriptor that the launch profile names, while it is open.
+/// The descriptor that the option `profile` names, while it is open.
 pub(crate) fn named_by_profile(profile: Option<&ProfileLocation>) -> Option<RawFd> {
     let number = profile.and_then(profile_number);
     number.filter(|number| named_descriptors().contains(number))

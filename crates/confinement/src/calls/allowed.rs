@@ -44,7 +44,8 @@ const ALWAYS: &[&[Named]] = &[
     calls! { SYS_clock_gettime SYS_clock_getres SYS_gettimeofday SYS_getrandom },
     // Detaching from the terminal.
     calls! { SYS_setsid },
-    // Older names of calls above, which libraries still use on architectures that have them.
+    // Older equivalents of the calls above, which libraries still use on architectures that have
+    // them.
     #[cfg(target_arch = "x86_64")]
     calls! { SYS_epoll_wait SYS_poll SYS_dup2 SYS_time SYS_arch_prctl },
 ];

@@ -5,12 +5,12 @@
 //! and descriptors that the other threads share are still closed, and the mount helper notices the
 //! death and aborts the connection, which ends the read.
 //!
-//! The rings must end first: if the kernel was handing a request to a ring whose thread is dead,
-//! the request cannot end before the ring is closed, not even by aborting the connection. A storing
-//! thread that waits keeps the memory of the process alive, and a mapping of a ring's descriptor
-//! would keep the ring open. Therefore no ring is mapped from its descriptor ([`sys::fuse_ring`]).
-//! The first storing thread starts before any ring is opened, and starts the others, which inherit
-//! its descriptor table.
+//! The rings must be closed first: if the kernel was handing a request to a ring whose thread is
+//! dead, the request cannot end before the ring is closed, not even by aborting the connection. A
+//! storing thread that waits keeps the memory of the process alive, and a mapping of a ring's
+//! descriptor would keep the ring open. Therefore no ring is mapped from its descriptor
+//! ([`sys::fuse_ring`]). The first storing thread starts before any ring is opened, and starts the
+//! others, which inherit its descriptor table.
 
 use std::io;
 use std::os::fd::RawFd;

@@ -717,7 +717,7 @@ impl Filesystem for ErofsFilesystem {
     }
 
     fn seek(&self, _: Caller, node: u64, offset: u64, what: Seek) -> Result<u64, Failure> {
-        // After ENOSYS, the kernel does not ask again, and takes every file to be without holes.
+        // After ENOSYS, the kernel does not ask again, and treats every file as having no holes.
         // `cp` asks twice per file.
         if self.hole_scan.found_none() {
             return Err(Errno::NOSYS.into());

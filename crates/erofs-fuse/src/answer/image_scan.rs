@@ -26,7 +26,7 @@ const INODES_A_REQUEST: u64 = 512;
 /// Number of directory entries after which the scan stops: 100 times as many as common images have.
 const MAX_ENTRIES: usize = 1 << 24;
 
-/// Number of directories after which the scan stops, since they are remembered.
+/// Number of directories after which the scan stops, since it remembers each of them.
 const MAX_DIRECTORIES: usize = 1 << 18;
 
 /// Number of index entries after which the scan stops: as many as 32 GiB in lclusters of 4 KiB

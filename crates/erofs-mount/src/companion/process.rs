@@ -79,7 +79,7 @@ pub(crate) struct CompanionOfMount {
 struct Running {
     child: ChildProcess,
     socket: OwnedFd,
-    /// Closed when the mount has ended, which the companion notices.
+    /// Closed when the mount has ended, so that the companion notices the end.
     end: Option<OwnedFd>,
 }
 
@@ -146,7 +146,7 @@ impl CompanionOfMount {
             // Accept more errands only after one of these has ended.
             Some(_) if self.errands.len() >= ERRANDS => None,
             Some(running) => Some(running.socket.as_fd()),
-            // While no process runs, an event that should wake it starts it instead.
+            // While the process does not run, an event that would wake it starts it instead.
             None => (self.starts < STARTS).then(|| self.wake.as_fd()),
         }
     }

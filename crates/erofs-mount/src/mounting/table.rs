@@ -202,7 +202,7 @@ pub(crate) fn handle(path: &Path) -> Result<OwnedFd, Errno> {
     rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// The result of statx(2) on a handle, without a request to the server behind it.
+/// The result of statx(2) on a handle. No request is sent to the server behind it.
 pub(crate) fn status(handle: impl AsFd, fields: StatxFlags) -> Result<Statx, Errno> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     statx(handle, c"", flags, fields)

@@ -19,7 +19,7 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_secs(1)]
 /// The fetcher of one mount.
 #[derive(Debug)]
 pub(crate) struct MountFetcher {
-    /// Set once a file of the mount is at a URL.
+    /// Set once a file at a URL has been opened.
     kept: Option<Kept>,
     ends: Vec<OwnedFd>,
 }

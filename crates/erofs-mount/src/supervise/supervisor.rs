@@ -394,8 +394,8 @@ impl Helper {
         Ok(())
     }
 
-    /// Starts a server while no other serves the mount. Returns whether the new server has already
-    /// asked for the mount.
+    /// Starts a server for a mount that currently has none. Returns whether the new server has
+    /// already asked for the mount.
     fn start_replacement(&mut self) -> Result<bool, Error> {
         if let How::Program(_) = self.next {
             let started = match self.deaths.came_twice_since(self.upgraded) {
@@ -464,7 +464,7 @@ impl Helper {
         let last = self.standby.take();
         match self.start_standby(last.as_ref()) {
             Ok(next) => self.standby = Some(next),
-            // The next such request tries again.
+            // The next request of this kind tries again.
             Err(error) => self.servers.report(&error.to_string()),
         }
         self.deaths.expect(last.map(Standby::retire));
@@ -568,9 +568,10 @@ impl Helper {
         self.state.upgrade_ends(&handed_over);
     }
 
-    /// Starts a server and waits at most `limit` for it to ask for the mount. A program that cannot
-    /// do so ends, crashes or stays silent. With `serving`, the current server is answered in the
-    /// meantime, and the wait ends if that server ends or a signal requests the end of the mount.
+    /// Starts a server and waits at most `limit` for it to ask for the mount. A program that is
+    /// unable to ask may exit, crash or stay silent. With `serving`, the current server is answered
+    /// in the meantime, and the wait ends if that server ends or a signal requests the end of the
+    /// mount.
     fn start_until_it_asks(
         &mut self,
         how: &How,

@@ -19,7 +19,7 @@ pub(super) const TESTS: &[Test] = tests![
     what_launches_read_is_kept_decoded_where_decoding_takes_long,
 ];
 
-/// The helper would read such a file through the mount, which waits for the helper.
+/// The helper would read such a file through the mount, whose server waits for the helper.
 fn a_profile_below_the_mount_point_or_in_no_folder_is_refused() {
     let place = Place::new();
     let here = place.path.display();
@@ -80,8 +80,7 @@ fn profile_counters(place: &Place) -> Value {
     stat(&place.path).unwrap()["profile"].clone()
 }
 
-/// Unmounts, and waits for the mount helper, the parent of the server, which writes learned data at
-/// its end.
+/// Unmounts, and waits for the end of the mount helper, which then has written what was learned.
 fn unmount_and_wait(place: Place) {
     let helper = crate::life::parent_of(pid_of(&place));
     drop(place);

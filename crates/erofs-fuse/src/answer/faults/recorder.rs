@@ -190,7 +190,7 @@ impl FaultRecorder {
         self.table.lock().asked_log(&known, logged);
         if passes && rate.is_empty() {
             self.log
-                .line("too many kinds of faults: further ones may not be logged");
+                .line("too many kinds of faults: further ones might not be logged");
         }
     }
 
@@ -307,7 +307,7 @@ mod tests {
         drop(recorder);
         let text = text(reader);
         assert!(text.lines().count() < 60, "{text}");
-        assert!(text.contains("further ones may not be logged"), "{text}");
+        assert!(text.contains("further ones might not be logged"), "{text}");
     }
 
     #[test]
