@@ -38,8 +38,8 @@ pub enum OptionError {
 
 /// KiB that the kernel reads ahead of a stream or around a page fault.
 ///
-/// The kernel sets 128 for FUSE, regardless of INIT. Streams gain from more, program launches from
-/// less: 512 is a compromise. docs/notebook/read-ahead.md has the figures.
+/// The kernel sets 128 for FUSE, regardless of INIT. Streams benefit from a larger value, program
+/// launches from a smaller one: 512 is a compromise. docs/notebook/read-ahead.md has the figures.
 pub const READ_AHEAD_KB: u32 = 512;
 
 /// Default limit of the decoded bytes kept from launches of an image.

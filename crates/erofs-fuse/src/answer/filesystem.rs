@@ -50,7 +50,7 @@ figures::figures! {
         /// Launches that were learned, and data read ahead of them.
         #[serde(skip_serializing_if = "Option::is_none")]
         profile: Option<LaunchFigures>,
-        /// Small files and directories stored ahead of their readers.
+        /// Small files stored, and directories listed, ahead of their readers.
         #[serde(skip_serializing_if = "Option::is_none")]
         read_ahead: Option<ReadAheadFigures>,
     }

@@ -37,7 +37,7 @@ figures::figures! {
 /// The windows of one mount.
 #[derive(Debug)]
 pub(crate) struct RandomFaults {
-    /// Guarded by its own lock, which is only tried and never waited for.
+    /// Guarded by its own lock; if it is taken, no thread waits for it.
     files: PiMutex<Files>,
     /// Whether any window was declined. From then on, requests for single pages are examined.
     declined_any: AtomicBool,

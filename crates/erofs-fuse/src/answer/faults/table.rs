@@ -32,7 +32,8 @@ figures::figures! {
         pub(super) kinds: u64,
         /// Number of kinds that were logged.
         pub(super) logged: u64,
-        /// Number of kinds not logged: too many at a time, or refused by the log.
+        /// Number of kinds not logged, because there were too many at a time or the log refused
+        /// them.
         pub(super) not_logged: u64,
     }
 }
