@@ -282,8 +282,8 @@ impl MountOptions {
         })
     }
 
-    /// Sets an option of the table; returns false if there is no such option with a value or
-    /// without one.
+    /// Sets an option of the table, with or without a value; returns false if there is no such
+    /// option.
     fn set_listed(&mut self, name: &str, value: Option<&OsStr>) -> Result<bool, OptionError> {
         if self.engine.set(name, value).map_err(OptionError::Value)? {
             if name == "reserved_pages" {

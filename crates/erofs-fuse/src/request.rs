@@ -63,7 +63,7 @@ impl MountRequest {
         }
     }
 
-    /// Whether the image is a single file with a path, whose blocks are not verified.
+    /// Whether the image is a single file that has a path and whose blocks are not verified.
     fn is_one_file(&self) -> bool {
         let engine = &self.options.engine;
         let alone = engine.devices.is_empty() && engine.lower.is_empty();

@@ -63,9 +63,9 @@ impl ChildProcess {
         matches!(waitid(WaitId::Pid(self.0), options), Ok(Some(_)))
     }
 
-    /// The exit status of the child's first thread, which will be that of the process; `waitpid`
-    /// returns it only after the last thread has ended. `None` if the first thread is alive, or if
-    /// this process may not read the status.
+    /// The exit status of the child's first thread, which will also be the exit status of the
+    /// process; `waitpid` returns it only after the last thread has ended. `None` if the first
+    /// thread is alive, or if this process may not read the status.
     ///
     /// Read from the last field of proc_pid_stat(5), the wait status. A process without the right
     /// to trace the child reads 0.

@@ -137,7 +137,7 @@ fn start(request: &MountRequest) -> Result<(), Error> {
 /// How long to wait for a killed process to end. A process in a frozen cgroup ends much later.
 const DEATH: Duration = Duration::from_secs(1);
 
-/// Explains EAGAIN of fork(2) and clone(2), which does not say which limit was reached.
+/// Explains the error EAGAIN from fork(2) and clone(2), which does not say which limit was reached.
 fn explained(line: String) -> String {
     let number = format!("(os error {})", rustix::io::Errno::AGAIN.raw_os_error());
     match line.ends_with(&number) {
@@ -179,8 +179,8 @@ fn run(role: Role) -> Result<u8, Error> {
     }
 }
 
-/// Reports the error to the process that waits for the mount, which prints it. After [`READY`]
-/// nothing reads the pipe.
+/// Reports the error to the process that waits for the mount; that process prints it. After
+/// [`READY`] nothing reads the pipe.
 fn reported(error: &Error) -> u8 {
     let _ = writeln!(std::io::stdout(), "{error}");
     1

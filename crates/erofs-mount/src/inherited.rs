@@ -24,8 +24,8 @@ pub fn close_inherited(request: &MountRequest) {
     *NAMED.lock().unwrap_or_else(PoisonError::into_inner) = named;
 }
 
-/// The descriptors that the request names, while they are open. Only the mount helper has them; its
-/// forks have other descriptors.
+/// The descriptors that the request names, while they are open. Only the mount helper has them; in
+/// its forks, these numbers may belong to other descriptors.
 pub(crate) fn named_descriptors() -> Vec<RawFd> {
     NAMED.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }

@@ -10,8 +10,8 @@ use seccompiler::{
 
 pub(super) type Outcome<T> = Result<T, seccompiler::Error>;
 
-/// A condition on one argument of a call, which is given by its number. Only pointers are compared
-/// in full; the kernel ignores the upper half of all other arguments.
+/// A condition on one argument of a call. The first field is the argument's number. Only pointers
+/// are compared in full; the kernel ignores the upper half of all other arguments.
 #[derive(Clone, Copy)]
 pub(super) enum Argument {
     Is(u8, u64),

@@ -45,7 +45,7 @@ const X32: c_long = 0x4000_0000;
 #[cfg(target_arch = "x86_64")]
 const OF_X32: [c_long; 3] = [521, 539, 540];
 
-/// The filter for a converter, which can still create threads, but not processes.
+/// The filter for a converter. A converter can still create threads, but not processes.
 pub(super) fn of_converter() -> Outcome<Filter> {
     let mut refused = REFUSED.concat();
     #[cfg(target_arch = "x86_64")]

@@ -1,5 +1,5 @@
-//! Answers queries about a mount, which are ioctls on the mount's root: queries need no socket and
-//! follow the mount's own permissions.
+//! Answers queries about a mount. Queries are ioctls on the mount's root, so they need no socket
+//! and follow the mount's own permissions.
 //!
 //! A value is sent in parts. Reading the first part makes a copy of the value, so that all parts
 //! belong to the same moment.

@@ -255,7 +255,7 @@ impl Serving<'_> {
             close_soon(engine);
         }
         drop(keeping);
-        // Requests that are being served end soon, and later ones end immediately.
+        // Makes requests that are being served end soon, and later ones immediately.
         engine.close();
         ended?;
         unmount.unmounts = false;
@@ -366,7 +366,7 @@ impl Serving<'_> {
             .ok()
     }
 
-    /// Sets up recording events for the companion of the mount, which looks ahead of launches and
+    /// Sets up the recording of events for the mount's companion, which looks ahead of launches and
     /// walks.
     fn events(
         &self,

@@ -49,7 +49,7 @@ impl Connection {
     }
 }
 
-/// Opens the `abort` file of a connection, which belongs to the user who mounted.
+/// Opens the `abort` file of a connection. The file belongs to the user who mounted.
 pub(crate) fn abort_file(device: &str) -> std::io::Result<std::fs::File> {
     let number = device.rsplit(':').next().unwrap_or(device);
     let path = format!("/sys/fs/fuse/connections/{number}/abort");

@@ -18,8 +18,8 @@ use erofs_fuse::error::Error;
 /// A mount that is the topmost one at its place.
 pub(crate) struct Located {
     id: u64,
-    /// Descriptor of its parent directory, in which the mount point cannot be renamed while a mount
-    /// is there.
+    /// Descriptor of its parent directory, in which the mount point cannot be renamed while
+    /// something is mounted on it.
     around: OwnedFd,
     name: PathBuf,
 }

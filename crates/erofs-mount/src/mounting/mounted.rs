@@ -117,7 +117,7 @@ impl Mounted {
     }
 
     /// Aborts the connection with MNT_FORCE of umount(2), as root. The mount stays, since the
-    /// descriptor of this call keeps it busy.
+    /// descriptor that this call uses keeps it busy.
     pub(crate) fn force_abort(&self) -> Result<(), Error> {
         let table = table::read()?;
         let entry = self.id.find(&table);

@@ -11,7 +11,7 @@ pub(crate) struct Family(Process);
 /// The result of one check of these processes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Look {
-    /// Number of context switches of their threads, which grows whenever a thread runs.
+    /// Number of context switches of their threads; it grows whenever a thread runs.
     pub(crate) switches: u64,
     /// Description of a process that cannot run, with the remedy.
     pub(crate) stopped: Option<String>,

@@ -121,7 +121,7 @@ impl MountFetcher {
         }
     }
 
-    /// Takes a message from the fetcher, which may be a line for the log. Call this once
+    /// Takes a message, such as a line for the log, from the fetcher. Call this once
     /// [`watched`](Self::watched) is readable.
     pub(crate) fn hear(&mut self, log: &Log) {
         let Some(kept) = &mut self.kept else { return };

@@ -188,7 +188,7 @@ impl MountState {
         Ok(theirs)
     }
 
-    /// Gets or creates the companion of the mount, whose process is started later.
+    /// Gets or creates the companion of the mount. The companion's process is started later.
     fn companion(&mut self) -> Result<&CompanionOfMount, Error> {
         let companion = match self.companion.take() {
             Some(companion) => companion,
@@ -293,7 +293,7 @@ impl MountState {
         Ok(())
     }
 
-    /// The descriptor of the device, which reports an error once the connection has ended.
+    /// The descriptor of the device; it reports an error once the connection has ended.
     pub(crate) fn device(&self) -> Option<&OwnedFd> {
         let mounted = self.mounted.as_ref();
         mounted.map(|(_, connection)| connection.device())
@@ -331,7 +331,7 @@ impl MountState {
         }
     }
 
-    /// The keeper of decoded bytes, whose process is started when the descriptor is readable.
+    /// The keeper of decoded bytes. Its process is started when its descriptor becomes readable.
     pub(crate) fn keeper(&self) -> Option<&DecodedKeeper> {
         self.keeper.as_ref()
     }

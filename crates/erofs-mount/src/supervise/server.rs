@@ -299,8 +299,8 @@ fn why_ended(status: ExitStatus) -> String {
     }
 }
 
-/// Opens the program and sends it to the parent; called in a child, since opening it may wait for
-/// the mount, which the helper must not do.
+/// Opens the program and sends it to the parent; called in a child, because opening a program may
+/// have to wait for the mount, and the helper must not wait for it.
 fn send_program(path: &Path, sender: &OwnedFd) {
     // If this fails, the next server is a fork.
     if let Ok(program) = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {

@@ -161,7 +161,7 @@ struct Helper {
     server_has_stopped: bool,
     /// When to kill the server, which was asked to end or has lost its mount.
     kill_at: Option<Instant>,
-    /// The reason why the server ended, as it reported it.
+    /// The reason that the server reported for its end.
     failure: Option<String>,
     /// Whether a signal arrived before the mount was served; if so, this process dies of that
     /// signal in the end.
@@ -617,7 +617,8 @@ impl Helper {
         )))
     }
 
-    /// Kills the old server. The kernel sends its unanswered requests to the new one.
+    /// Kills the old server. The kernel then sends the requests that the old server left unanswered
+    /// to the new one.
     fn hand_over(&mut self, server: Server) -> Result<(), Error> {
         if let Err(error) = self.server.kill() {
             self.discard(server);

@@ -200,7 +200,7 @@ fn auto_unmount_outlives_all_processes_of_a_mount() {
             0 => [helper, server],
             _ => [server, helper],
         };
-        // Stop the helper, so that it is dead before it can replace the server or see its end.
+        // Stop the helper, so that it is dead before it can replace the server or notice its death.
         kill(helper, Signal::STOP);
         order.into_iter().for_each(|pid| kill(pid, Signal::KILL));
         soon("the unmounting", || place.mount_line().is_none());

@@ -80,7 +80,8 @@ fn profile_counters(place: &Place) -> Value {
     stat(&place.path).unwrap()["profile"].clone()
 }
 
-/// Unmounts, and waits for the end of the mount helper, which then has written what was learned.
+/// Unmounts, and waits for the end of the mount helper, which writes what was learned before it
+/// ends.
 fn unmount_and_wait(place: Place) {
     let helper = crate::life::parent_of(pid_of(&place));
     drop(place);
