@@ -190,7 +190,7 @@ fn layers(engine: &Engine) -> Vec<String> {
         .unwrap_or_default()
 }
 
-/// Collects the figures of one file, for which the fetcher is asked.
+/// Collects the figures of one file, asking the fetcher for its counters.
 fn remote_file((url, file): (String, &Arc<RemoteFile>)) -> RemoteFigures {
     let (mut counters, error) = match file.counters() {
         Ok(counters) => (Some(counters), None),

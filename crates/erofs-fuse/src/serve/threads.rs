@@ -15,7 +15,7 @@ use crate::options::MountOptions;
 use crate::threads::spawn;
 use crate::threads::with_that_of_workers;
 
-/// Opens the channel of one serving thread, which is pinned to the CPU, if one is given.
+/// Opens the channel of one serving thread. The thread is pinned to the CPU, if one is given.
 type OpenChannel = fn(&Arc<Session>, Option<usize>) -> io::Result<Channel>;
 
 /// Starts all threads that serve `session`. If requests come over io_uring, returns the channel for

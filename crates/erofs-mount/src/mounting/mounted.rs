@@ -90,7 +90,7 @@ impl Mounted {
         if !self.direct {
             return Ok(());
         }
-        // Opening the mount is a use too. It removes any earlier mark, with which the call below
+        // Opening the mount is a use too. It removes any earlier mark; otherwise the call below
         // would unmount the mount.
         drop(self.topmost()?);
         match self.expire() {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// Number of lines that may be logged at once.
+/// Number of lines that may be logged in a burst.
 const BURST: u32 = 20;
 
 /// Interval after which one more line may be logged.
