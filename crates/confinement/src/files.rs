@@ -10,13 +10,13 @@ use landlock::{
 
 pub use landlock::{AccessFs, BitFlags};
 
-/// The newest ABI all of whose rights can be dropped here. Older kernels know fewer rights.
+/// The newest ABI whose rights can all be dropped here. Older kernels know fewer rights.
 const NEWEST: ABI = ABI::V7;
 
 /// The requested interface version.
 pub const NEWEST_VERSION: i32 = NEWEST as i32;
 
-/// The restrictions of Landlock.
+/// What Landlock restricts in this process.
 #[derive(Clone, Copy, Debug)]
 pub struct Landlock {
     /// Version of the kernel's interface.
@@ -25,10 +25,10 @@ pub struct Landlock {
     pub complete: bool,
 }
 
-/// A place, and the accesses allowed at and below it.
+/// A file or directory, and the kinds of access that are allowed to it and to everything below it.
 pub type Rule = (OwnedFd, BitFlags<AccessFs>);
 
-/// Rules for paths. A path that does not exist needs no permission.
+/// Creates a rule for each of these paths that exists.
 pub fn beneath(paths: &[(&Path, BitFlags<AccessFs>)]) -> Vec<Rule> {
     let rules = paths.iter().filter_map(|(path, access)| {
         let place = PathFd::new(path).ok()?;

@@ -19,13 +19,14 @@ const FIRST: u64 = 0xEFFF_FFFD;
 
 /// Whether this process is in the initial user namespace.
 pub fn in_first_namespace() -> bool {
-    // If there is no /proc, the system is still starting, without other namespaces.
+    // If there is no /proc, the system is still starting, and no other namespaces exist yet.
     let namespace = std::fs::metadata("/proc/self/ns/user");
     namespace.map_or(true, |namespace| namespace.ino() == FIRST)
 }
 
-/// Changes the calling thread from root to `nobody`, in no group; permitted capabilities stay. Root
-/// inside a user namespace is already unprivileged outside; it keeps its ID.
+/// Changes the calling thread from root to `nobody` and `nogroup`, without further groups;
+/// permitted capabilities stay. Root inside a user namespace keeps its ID, because it is already
+/// unprivileged outside.
 ///
 /// The process must have no other threads, because they would keep their IDs. `in_first_namespace`
 /// is the result of [`in_first_namespace`], which a process without rights may not be able to
@@ -38,14 +39,14 @@ pub fn leave_root(in_first_namespace: bool) -> Result<(), String> {
         return Ok(());
     }
     if !everyone_enters("/") {
-        // Threads may at any time read the CPU counts and the load, from files below the root
+        // Threads may read the CPU counts and the load at any time, from files below the root
         // directory.
         return Err("only root may enter the root directory".into());
     }
     let parent = getppid();
     let signal = parent_process_death_signal().unwrap_or(None);
     become_nobody().map_err(|errno| errno.to_string())?;
-    // The kernel clears the signal when the user changes.
+    // The kernel clears the parent-death signal when the user changes.
     match signal {
         Some(signal) => end_with(parent, signal).map_err(|errno| errno.to_string()),
         None => Ok(()),
@@ -56,8 +57,8 @@ fn everyone_enters(directory: &str) -> bool {
     rustix::fs::stat(directory).is_ok_and(|stat| stat.st_mode & 0o1 != 0)
 }
 
-/// Makes this process end together with its parent (`setpriv --pdeathsig`), which may already be
-/// gone.
+/// Makes this process get the signal when its parent dies, as `setpriv --pdeathsig` does, or
+/// immediately if the parent is already dead.
 fn end_with(parent: Option<Pid>, signal: Signal) -> Result<(), Errno> {
     set_parent_process_death_signal(Some(signal))?;
     if getppid() != parent {

@@ -87,7 +87,7 @@ pub enum Error {
     /// `restart=on` was requested, but the server of this mount cannot be replaced.
     #[error("restart=on: {0}")]
     Restart(String),
-    /// `standby` was requested, but nothing could be replaced in this mount.
+    /// `standby` was requested, but the processes of this mount cannot be replaced.
     #[error("standby: {0}")]
     Standby(String),
     /// A system call failed.
@@ -104,7 +104,7 @@ pub enum Error {
     /// The mount helper refused a request or could not carry it out.
     #[error(transparent)]
     Helper(#[from] HelperError),
-    /// A server could not be started or ended, or died.
+    /// A server died, or could not be started or ended.
     #[error("{0}")]
     Server(String),
     /// One process of a mount sent another an unexpected request, or the other process is gone.
@@ -199,7 +199,7 @@ impl From<HelperError> for io::Error {
     }
 }
 
-/// The remedy for a `/dev/fuse` that may not be opened.
+/// The remedy if this user may not open `/dev/fuse`.
 pub const OPEN_TO_EVERYONE: &str = "everyone should be able to read and write it (mode 666)";
 
 /// Describes an error with its remedy: to run as root, or the alternative `or`.

@@ -2,9 +2,9 @@
 //! types of directory entries.
 //!
 //! The mapping between FUSE node IDs and EROFS nids is stateless. The kernel fixes two node IDs: 1
-//! is the root, 0 is invalid. Every other nid is shifted up by two, so that nids 0 and 1 also get a
-//! node ID; nids in the metabox have bit 63 set, and no image that fits on a disk has an inode with
-//! one of the two largest numbers.
+//! is the root, 0 is invalid. All other nids are increased by two, so that nids 0 and 1 also get a
+//! node ID. That does not overflow: nids in the metabox have bit 63 set, but no image that fits on
+//! a disk has an inode with one of the two largest numbers.
 
 use erofs_engine::Numbers;
 use erofs_engine::erofs_format::{NID_IN_METABOX, Nid};

@@ -36,16 +36,16 @@ pub enum OptionError {
     Value(String),
 }
 
-/// KiB that the kernel reads ahead of a stream, and around a page fault.
+/// KiB that the kernel reads ahead of a stream or around a page fault.
 ///
-/// The kernel sets 128 for FUSE, regardless of INIT. Streams gain from more, program launches from
-/// less: 512 is a compromise. docs/notebook/read-ahead.md has the figures.
+/// The kernel sets 128 for FUSE, regardless of INIT. Streams benefit from a larger value, program
+/// launches from a smaller one: 512 is a compromise. docs/notebook/read-ahead.md has the figures.
 pub const READ_AHEAD_KB: u32 = 512;
 
 /// Default limit of the decoded bytes kept from launches of an image.
 pub const DECODED_BYTES: u64 = 64 << 20;
 
-/// Upper bound of the limit of decoded bytes: no launch reads more.
+/// Largest limit of decoded bytes that can be set: no launch reads more.
 const MOST_DECODED: u64 = 1 << 30;
 
 impl OptionError {
@@ -80,7 +80,7 @@ const SANDBOX: &[(&str, SandboxMode)] = &[
 /// The parts of an image that are fetched from a URL ahead of readers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Prefetch {
-    /// Like `Profile`, and then the whole image if the link brings it soon.
+    /// Like `Profile`, and then the whole image if the link can deliver it in about two seconds.
     #[default]
     Auto,
     /// The parts that a launch is known to read, in the recorded order, and the data near each
@@ -131,15 +131,16 @@ pub struct MountOptions {
     pub engine: EngineOptions,
     /// Whether requests must come over io_uring; otherwise mounting fails.
     pub io_uring: bool,
-    /// Whether a server that dies is started again; `None` means if possible.
+    /// Whether a server that dies is replaced; `None` means that it is if possible.
     pub restart: Option<bool>,
-    /// KiB that the kernel reads ahead; `None` for [`READ_AHEAD_KB`] if it may be set.
+    /// KiB that the kernel reads ahead; `None` means [`READ_AHEAD_KB`], if the read-ahead may be
+    /// set.
     pub read_ahead_kb: Option<u32>,
     /// File to which faults of the image are appended, instead of the system's log.
     pub log: Option<PathBuf>,
     /// The parts that are fetched from a URL ahead of readers.
     pub prefetch: Prefetch,
-    /// The launch profile that is replayed, or recorded if there is none.
+    /// The launch profile that is replayed, or recorded if it does not exist yet.
     pub profile: Option<ProfileLocation>,
     /// Limit of the decoded bytes that are kept beside the profile; `None` means 64 MiB for images
     /// with LZMA or DEFLATE.
@@ -219,7 +220,7 @@ impl MountOptions {
         self
     }
 
-    /// Whether a profile is being recorded: nothing is then stored that no program requested.
+    /// Whether a profile is being recorded. If so, only pages that programs request are stored.
     pub fn records(&self) -> bool {
         matches!(self.profile, Some(ProfileLocation::Recorded(_)))
     }
@@ -281,8 +282,8 @@ impl MountOptions {
         })
     }
 
-    /// Sets an option of the table whose value is one of a few words. Returns false if the value is
-    /// missing or is none of these.
+    /// Sets an option of the table, with or without a value; returns false if there is no such
+    /// option.
     fn set_listed(&mut self, name: &str, value: Option<&OsStr>) -> Result<bool, OptionError> {
         if self.engine.set(name, value).map_err(OptionError::Value)? {
             if name == "reserved_pages" {
@@ -415,7 +416,7 @@ fn owner(name: &str, text: &str) -> Result<u32, OptionError> {
     }
 }
 
-/// Refuses more pages than the machine has, which would otherwise fail only later, in an
+/// Refuses to reserve more pages than the machine has, which would otherwise fail only later, in an
 /// allocation.
 fn check_reserved_pages(pages: usize) -> Result<(), OptionError> {
     const PAGES_PER_MIB: u64 = 256;

@@ -1,4 +1,4 @@
-//! The user that started this process. A server started by root changes to another user itself.
+//! The user that started this process. A server that root started later runs as another user.
 
 use std::sync::LazyLock;
 
@@ -27,7 +27,7 @@ pub(crate) fn user() -> Uid {
     ORIGIN.user
 }
 
-/// Whether that user belongs to the system's first user namespace.
+/// Whether that user belongs to the system's initial user namespace.
 pub(crate) fn in_first_namespace() -> bool {
     ORIGIN.in_first_namespace
 }

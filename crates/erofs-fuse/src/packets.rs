@@ -48,7 +48,7 @@ pub fn send_with(
     Ok(())
 }
 
-/// Receives one packet, or some bytes of a stream; there are no bytes if the other end is closed.
+/// Receives one packet, or some bytes of a stream; the bytes are empty if the other end is closed.
 pub fn receive(socket: impl AsFd) -> io::Result<(Vec<u8>, Option<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);

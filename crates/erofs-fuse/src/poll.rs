@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-/// Waits at most `limit` until a descriptor has one of its events, or an error or hang-up. Returns
+/// Waits at most `limit` for one of the events of a descriptor, or for an error or hang-up. Returns
 /// the index of the first such descriptor; `None` on timeout.
 pub fn first_ready(
     watched: &[(BorrowedFd<'_>, PollFlags)],

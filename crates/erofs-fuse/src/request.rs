@@ -63,7 +63,7 @@ impl MountRequest {
         }
     }
 
-    /// Whether the image is a single file with a path, whose blocks are not verified.
+    /// Whether the image is a single file that has a path and whose blocks are not verified.
     fn is_one_file(&self) -> bool {
         let engine = &self.options.engine;
         let alone = engine.devices.is_empty() && engine.lower.is_empty();
@@ -81,7 +81,8 @@ impl MountRequest {
         learns && is_ours && self.options.decoded_bytes() > 0
     }
 
-    /// The files that are read while the mount is served, and those that are read at its start.
+    /// The files of the mount: those that are read while it is served, and those that are read only
+    /// when it starts.
     pub fn files(&self) -> Vec<PathBuf> {
         self.options.engine.files(&self.image)
     }

@@ -63,9 +63,9 @@ impl ChildProcess {
         matches!(waitid(WaitId::Pid(self.0), options), Ok(Some(_)))
     }
 
-    /// The exit status of the child's first thread, which will be that of the process; `waitpid`
-    /// returns it only after the last thread has ended. `None` if the first thread is alive, or if
-    /// this process may not read the status.
+    /// The exit status of the child's first thread, which will also be the exit status of the
+    /// process; `waitpid` returns it only after the last thread has ended. `None` if the first
+    /// thread is alive, or if this process may not read the status.
     ///
     /// Read from the last field of proc_pid_stat(5), the wait status. A process without the right
     /// to trace the child reads 0.
@@ -80,7 +80,7 @@ impl ChildProcess {
     }
 
     /// Waits at most `limit` for the child to end, then kills it. A process that is in a frozen
-    /// cgroup, or waits for a device, ends much later.
+    /// cgroup, or is waiting for a device, may end much later.
     pub(crate) fn wait_for(&self, limit: Duration) -> io::Result<Option<ExitStatus>> {
         let begin = Instant::now();
         loop {

@@ -71,7 +71,7 @@ fn start(request: &MountRequest) -> Result<(), Error> {
     }
     let before = mounting::mounts_at(&request.mountpoint);
     let uring = EnableUringRestorer::new(&request.options);
-    // Block signals before starting the daemon, which then has them blocked as well.
+    // Block signals before starting the daemon, which inherits the mask.
     let signals = sys::fuse_signals::ending_signals().map_err(Error::std_io("signalfd"))?;
     let mut command = respawn::command(Role::Daemon);
     command.args(respawn::arguments(&request));
@@ -137,7 +137,7 @@ fn start(request: &MountRequest) -> Result<(), Error> {
 /// How long to wait for a killed process to end. A process in a frozen cgroup ends much later.
 const DEATH: Duration = Duration::from_secs(1);
 
-/// Explains EAGAIN of fork(2) and clone(2), which does not say which limit was reached.
+/// Explains the error EAGAIN from fork(2) and clone(2), which does not say which limit was reached.
 fn explained(line: String) -> String {
     let number = format!("(os error {})", rustix::io::Errno::AGAIN.raw_os_error());
     match line.ends_with(&number) {
@@ -172,22 +172,22 @@ fn run(role: Role) -> Result<u8, Error> {
         Role::Upgrade => {
             sys::inherited::close_all_but(&[]);
             respawn::name_process();
-            // Programs use the mount, and a mount without a log is better than none.
+            // Programs are already using the mount, and a mount without a log is better than none.
             let log = Log::open(&request.options, !request.foreground).unwrap_or(Log::None);
             Ok(serve_for_helper(&request, log, Start::Successor))
         }
     }
 }
 
-/// Reports the error to the process that waits for the mount, which prints it. After [`READY`]
-/// nothing reads the pipe.
+/// Reports the error to the process that waits for the mount; that process prints it. After
+/// [`READY`] nothing reads the pipe.
 fn reported(error: &Error) -> u8 {
     let _ = writeln!(std::io::stdout(), "{error}");
     1
 }
 
-/// Serves for the mount helper, which started this process and receives its errors. Returns the
-/// exit status.
+/// Serves the mount for its mount helper, which started this process and receives its errors.
+/// Returns the exit status.
 fn serve_for_helper(request: &MountRequest, log: Log, start: Start) -> u8 {
     // Opened before the process enters the sandbox, which forbids opening it. A successor does not
     // use the path, which may lead into a mount that is not served.

@@ -1,8 +1,8 @@
 //! Closes the descriptors that this process inherited, except those that the mount request names.
 //!
 //! Otherwise a descriptor of the caller would stay open for the life of the mount: a lock would
-//! stay held, the reader of a pipe would wait, and a server taken over by a hostile image could
-//! write to the descriptor.
+//! stay held, the reader of a pipe would not see its end, and a server taken over by a hostile
+//! image could write to the descriptor.
 
 use std::os::fd::RawFd;
 use std::path::Path;
@@ -24,13 +24,13 @@ pub fn close_inherited(request: &MountRequest) {
     *NAMED.lock().unwrap_or_else(PoisonError::into_inner) = named;
 }
 
-/// The descriptors that the request names, while they are open. Only the mount helper has them; its
-/// forks have other descriptors.
+/// The descriptors that the request names, while they are open. Only the mount helper has them; in
+/// its forks, these numbers may belong to other descriptors.
 pub(crate) fn named_descriptors() -> Vec<RawFd> {
     NAMED.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// The descriptor that the launch profile names, while it is open.
+/// The descriptor that the option `profile` names, while it is open.
 pub(crate) fn named_by_profile(profile: Option<&ProfileLocation>) -> Option<RawFd> {
     let number = profile.and_then(profile_number);
     number.filter(|number| named_descriptors().contains(number))

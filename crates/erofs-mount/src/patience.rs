@@ -1,5 +1,5 @@
 //! Waits for a mount. The wait ends if a process of the mount cannot run or does nothing; an image
-//! on a slow disk or behind a slow web server may take any time.
+//! on a slow disk or behind a slow web server may take any amount of time.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
@@ -19,8 +19,8 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// counted instead of time, because this process may be stopped as well.
 const STOPPED: u32 = 10;
 
-/// Number of consecutive checks between which no thread has run, after which the wait ends. The
-/// fetcher of a URL gives up earlier.
+/// Number of consecutive checks that find that no thread has run since the check before, after
+/// which the wait ends. The fetcher of a URL gives up earlier.
 const IDLE: u32 = 60;
 
 /// How the wait ended.
@@ -30,7 +30,7 @@ pub(crate) enum Awaited {
     Closed,
     /// A signal asks this process to end.
     Signal,
-    /// The daemon does nothing, for this reason.
+    /// The daemon does nothing; the string is the reason.
     Silent(String),
 }
 

@@ -57,14 +57,14 @@ impl Role {
     const ALL: [Self; 2] = [Self::Daemon, Self::Upgrade];
 }
 
-/// A command that starts this program again in a role, by the program's path, which names the
-/// process in `ps`, or by the kernel's link if that path is gone.
+/// A command that starts this program again in a role. It uses the program's path, which `ps` then
+/// shows, or the kernel's link to the program if that path is gone.
 pub(crate) fn command(role: Role) -> Command {
     let path = std::env::current_exe().ok().filter(|path| path.exists());
     command_of(&path.unwrap_or_else(|| "/proc/self/exe".into()), role)
 }
 
-/// The path of the currently installed program: the path of this one.
+/// The path of the program that is now installed, which is the path of this one.
 pub(crate) fn installed() -> PathBuf {
     std::env::current_exe()
         .map(installed_now)
@@ -101,8 +101,8 @@ pub(crate) fn command_of(program: &Path, role: Role) -> Command {
     command
 }
 
-/// Whether this server's mount helper has a companion for it. A helper of the same program has one,
-/// and so does a helper that announces it to the program of an upgrade.
+/// Whether this server's mount helper has a companion for it. A helper that runs the same program
+/// has one, and so does a helper that announces one to the program of an upgrade.
 pub(crate) fn helper_has_companion() -> bool {
     let is_upgrade = std::env::var_os(MARK).is_some_and(|mark| mark == Role::Upgrade.mark());
     !is_upgrade || std::env::var_os(COMPANION).is_some()
@@ -119,7 +119,7 @@ fn environment(role: Role) -> impl Iterator<Item = (&'static str, OsString)> {
     names.filter_map(|name| Some((*name, std::env::var_os(name)?)))
 }
 
-/// The first may be needed to start the program; the second controls what a crash prints.
+/// The first variable may be needed to start the program; the second controls what a crash prints.
 const ALWAYS: &[&str] = &[
     "LD_LIBRARY_PATH",
     "RUST_BACKTRACE",
@@ -127,11 +127,12 @@ const ALWAYS: &[&str] = &[
     fuse_transport::FAIL_STEP,
 ];
 
-/// Used to find fusermount3 and the folder of launch profiles, and to notify the service manager.
+/// Variables used to find fusermount3 and the folder of launch profiles, and to notify the service
+/// manager.
 const OF_HELPER: &[&str] = &["PATH", "HOME", "XDG_CACHE_HOME", "NOTIFY_SOCKET"];
 
-/// Proxies, certificates and logins (of podman and docker) for the program that fetches images from
-/// URLs. The URL of a proxy may contain a password.
+/// Variables that name proxies, certificates and logins (of podman and docker) for the program that
+/// fetches images from URLs. The URL of a proxy may contain a password.
 pub(crate) const NETWORK: &[&str] = &[
     "http_proxy",
     "HTTP_PROXY",
@@ -149,7 +150,7 @@ pub(crate) const NETWORK: &[&str] = &[
     "DOCKER_CONFIG",
 ];
 
-/// Exists in every initramfs, by systemd's convention.
+/// A file that exists in every initramfs, by systemd's convention.
 const INITRAMFS: &str = "/etc/initrd-release";
 
 /// The name of this process, for `ps`. In an initramfs it begins with `@`: systemd kills all other

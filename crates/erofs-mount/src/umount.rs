@@ -9,12 +9,11 @@ use erofs_fuse::error::Error;
 use erofs_fuse::note;
 
 /// Unmounts an erofast mount. With `lazy`, unmounts immediately even if the mount is busy; files
-/// that programs have open stay usable. A notice names a server that remains, because it is stopped
-/// and has no mount helper, or because the filesystem is still used elsewhere.
+/// that programs have open stay usable. Prints a notice if the server remains, because it is
+/// stopped and has no mount helper, or because the filesystem is still used elsewhere.
 ///
-/// # Errors
-/// Returns a one-line error if nothing is mounted there, if the mount is another filesystem or
-/// belongs to another user, or if it is busy.
+/// # Errors Returns a one-line error if nothing is mounted at `path`, if the mount is of another
+/// type or belongs to another user, or if it is busy.
 pub fn umount(path: &Path, lazy: bool) -> Result<(), Error> {
     let (device, user) = mounting::umount(path, lazy)?;
     if let Some(pid) = outside::stopped_holder(&device) {

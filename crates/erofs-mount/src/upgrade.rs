@@ -26,8 +26,8 @@ const ALL: Duration = Duration::from_secs(120);
 /// Interval between checks for the outcome.
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// Maximum number of characters shown of a reason, which comes from a process of the user who
-/// mounted.
+/// Maximum number of characters of a reason that are shown: reasons come from a process of the user
+/// who mounted.
 const REASON_CHARS: usize = 2500;
 
 /// How the upgrade of one mount ended.
@@ -38,9 +38,9 @@ pub struct Upgraded {
     /// The error is one line: the path is not an erofast mount, its server cannot be replaced, or
     /// the new server did not start and the old one still serves.
     pub outcome: Result<(), Error>,
-    /// Whether a failure makes the command fail. Failures of other users' mounts that were not
-    /// named do not, because a user can make a mount that looks like erofast's and cannot be
-    /// upgraded.
+    /// Whether a failure makes the command fail. A failure of another user's mount does not, unless
+    /// the caller named that mount, because any user can make a mount that looks like erofast's and
+    /// cannot be upgraded.
     pub counts: bool,
 }
 
@@ -85,7 +85,7 @@ pub fn upgrade_all() -> Result<Vec<Upgraded>, Error> {
     ))
 }
 
-/// Mounts of this user that have no path but are still in use, as an overlay uses its layers.
+/// Mounts of this user that have no path but are still in use, for example as layers of an overlay.
 fn hidden_mounts(table: &[TableEntry]) -> Vec<Mount> {
     let user = rustix::process::getuid().as_raw();
     // A user whose processes cannot be searched counts as having no helpers.
@@ -111,7 +111,7 @@ fn hidden_mounts(table: &[TableEntry]) -> Vec<Mount> {
 
 /// A mount to upgrade.
 struct Mount {
-    /// The path as it was named.
+    /// The path, as the caller or the mount table named it.
     path: PathBuf,
     /// `MAJOR:MINOR` of the filesystem.
     device: String,
@@ -270,7 +270,7 @@ fn upgrade_mounts(mounts: Vec<(PathBuf, Result<Mount, Error>)>) -> Vec<Upgraded>
                 let _ = sender.send((number, outcome));
             });
         };
-        // If the thread cannot be created, the mounts of this user have no outcome.
+        // If the thread cannot be created, there is no outcome for this user's mounts.
         let _ = thread::Builder::new().spawn(upgrade);
     }
     drop(sender);

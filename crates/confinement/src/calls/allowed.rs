@@ -8,10 +8,10 @@ use libc::c_long;
 use super::filter::Argument::{self, Has, Is, Lacks, Null};
 use super::filter::{Call, Filter, Outcome};
 
-/// A call, named as in the C library.
+/// A call's name in the C library, and its number.
 type Named = (&'static str, c_long);
 
-/// Calls, named as in the C library.
+/// Lists calls by their names in the C library.
 macro_rules! calls {
     ($($name:ident)*) => { &[$((stringify!($name), libc::$name)),*] };
 }
@@ -44,7 +44,8 @@ const ALWAYS: &[&[Named]] = &[
     calls! { SYS_clock_gettime SYS_clock_getres SYS_gettimeofday SYS_getrandom },
     // Detaching from the terminal.
     calls! { SYS_setsid },
-    // Older names of calls above, which libraries still use on architectures that have them.
+    // Older equivalents of the calls above, which libraries still use on architectures that have
+    // them.
     #[cfg(target_arch = "x86_64")]
     calls! { SYS_epoll_wait SYS_poll SYS_dup2 SYS_time SYS_arch_prctl },
 ];
@@ -87,16 +88,16 @@ fn conditional() -> Vec<Conditional> {
         SYS_ioctl [Is(1, FUSE_CLONE)];
         // Creates a thread, not a process.
         SYS_clone [Has(0, libc::CLONE_THREAD)];
-        // Allowed here, so that the other filter's answer counts.
+        // Allowed here, so that the result is ENOSYS, from the other filter.
         SYS_clone3;
-        // A separate descriptor table for the thread that stores pages.
+        // Gives a thread that stores pages its own descriptor table.
         SYS_unshare [Is(0, libc::CLONE_FILES)];
         // The scheduling slice of a thread.
         SYS_sched_setattr [Is(2, 0)];
         SYS_mmap [Lacks(2, libc::PROT_EXEC)];
         SYS_mprotect [Lacks(2, libc::PROT_EXEC)];
-        // Duplicates, flags, and reading seals. Other commands would lock files, seal memory, or
-        // make the kernel send signals to other processes (F_SETOWN).
+        // Duplicates descriptors, handles their flags, and reads seals. Other commands would lock
+        // files, seal memory, or make the kernel send signals to other processes (F_SETOWN).
         SYS_fcntl [Is(1, libc::F_DUPFD_CLOEXEC)] [Is(1, libc::F_GETFD)] [Is(1, libc::F_SETFD)]
             [Is(1, libc::F_GETFL)] [Is(1, libc::F_SETFL)] [Is(1, libc::F_GET_SEALS)];
         // abort(3) sends a signal to its own thread.
@@ -113,8 +114,8 @@ fn of_rings() -> Vec<Conditional> {
     }
 }
 
-/// Calls that a companion needs in addition to a server's: it is a client of the mount, lists its
-/// directories and resolves its names. Landlock decides what openat2 may open.
+/// Calls that a companion needs in addition to those of a server. The companion is a client of the
+/// mount: it lists directories and resolves names. Landlock decides what openat2 may open.
 const OF_COMPANION: &[Named] = calls! {
     SYS_openat2 SYS_newfstatat SYS_readlinkat SYS_getdents64 SYS_pwrite64
 };
@@ -134,7 +135,7 @@ fn always(calls: Vec<Named>) -> impl Iterator<Item = Call> {
     calls.into_iter().map(|(_, number)| (number, Vec::new()))
 }
 
-/// Calls that are allowed only with some arguments: those of a server, and `more`.
+/// Calls that are allowed only with some arguments: a server's calls and `more`.
 fn with_rules(more: Vec<Conditional>) -> impl Iterator<Item = Call> {
     let calls = conditional().into_iter().chain(more);
     calls.map(|((_, number), rules)| (number, rules))

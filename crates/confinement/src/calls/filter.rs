@@ -10,8 +10,8 @@ use seccompiler::{
 
 pub(super) type Outcome<T> = Result<T, seccompiler::Error>;
 
-/// A condition on the argument with this number. Only pointers are compared in full; the kernel
-/// ignores the upper half of all other arguments.
+/// A condition on one argument of a call. The first field is the argument's number. Only pointers
+/// are compared in full; the kernel ignores the upper half of all other arguments.
 #[derive(Clone, Copy)]
 pub(super) enum Argument {
     Is(u8, u64),
@@ -36,8 +36,8 @@ impl Argument {
     }
 }
 
-/// A call and its rules. A rule matches if all of its arguments match, and a call matches if any of
-/// its rules does, or if it has none.
+/// A call and its rules. A rule matches if all of its conditions hold. A call matches if any of its
+/// rules does, or if it has no rules.
 pub(super) type Call = (i64, Vec<Vec<Argument>>);
 
 /// The listed calls, and whether they are allowed or refused.

@@ -1,9 +1,9 @@
 //! seccomp: the system calls that each kind of process may make.
 //!
 //! A refused call fails with EPERM rather than killing the process. An attacker gains nothing from
-//! an error, and if a new C library makes a call that is missing from a list, only a feature is
-//! lost instead of the mount. `clone3` fails with ENOSYS: a filter cannot see its flags, and the C
-//! library then falls back to `clone`, whose flags it can see.
+//! the error, and if a new C library makes a call that is missing from a list, this costs a feature
+//! rather than the mount. `clone3` fails with ENOSYS because a filter cannot see its flags. The C
+//! library then falls back to `clone`, whose flags a filter can see.
 
 use cfg_if::cfg_if;
 
@@ -15,14 +15,14 @@ pub enum Process {
         /// Whether requests arrive over io_uring.
         io_uring: bool,
     },
-    /// Looks ahead of the readers of a mount, as its client.
+    /// Reads ahead of the readers of a mount, as a client of that mount.
     Companion,
-    /// Becomes a program of another project that turns one file into another.
+    /// Executes a program from another project that converts one file into another.
     Converter,
 }
 
 /// Restricts the calling thread and those it creates, for good. Call this after setting
-/// `no_new_privs`, so that privileges cannot be gained later either.
+/// `no_new_privs`, so that no privileges can be gained later.
 ///
 /// # Errors
 /// Returns a one-line error if there is no filter for this architecture, or if the kernel or a
@@ -51,7 +51,8 @@ cfg_if! {
             filter.and_then(filter::Filter::install).map_err(|error| error.to_string())
         }
 
-        /// Numbers of the calls that a server may make with any or some arguments.
+        /// Numbers of the calls that a server may make, whether with any arguments or only with
+        /// some.
         pub fn allowed_calls() -> Vec<i64> {
             allowed::of_server(true).map_or_else(|_| Vec::new(), filter::Filter::calls)
         }

@@ -8,13 +8,13 @@ use libc::c_long;
 use super::filter::Argument::Lacks;
 use super::filter::{Filter, Outcome};
 
-/// Calls, named as in the C library.
+/// Lists calls by their names in the C library.
 macro_rules! calls {
     ($($name:ident)*) => { &[$(libc::$name),*] };
 }
 
-/// Sockets, and rings that could create them; other processes; mounts and namespaces; the kernel
-/// itself.
+/// Calls that create sockets or rings (which could create sockets), affect other processes, mounts
+/// or namespaces, or change the kernel itself.
 const REFUSED: &[&[c_long]] = &[
     calls! {
         SYS_socket SYS_socketpair SYS_connect SYS_bind SYS_listen SYS_accept SYS_accept4
@@ -37,15 +37,15 @@ const REFUSED: &[&[c_long]] = &[
     },
 ];
 
-/// Calls of the x32 ABI have numbers with this bit set; those of x86-64 are smaller.
+/// The bit that is set in the numbers of all x32 calls; the numbers of x86-64 calls are smaller.
 #[cfg(target_arch = "x86_64")]
 const X32: c_long = 0x4000_0000;
 
-/// x32 calls with separate numbers: ptrace, process_vm_readv, process_vm_writev.
+/// Calls that have a different number in the x32 ABI: ptrace, process_vm_readv, process_vm_writev.
 #[cfg(target_arch = "x86_64")]
 const OF_X32: [c_long; 3] = [521, 539, 540];
 
-/// The filter of a converter, which can still create threads, but no processes.
+/// The filter for a converter. A converter can still create threads, but not processes.
 pub(super) fn of_converter() -> Outcome<Filter> {
     let mut refused = REFUSED.concat();
     #[cfg(target_arch = "x86_64")]

@@ -19,16 +19,17 @@ use super::image_identity::identity;
 use crate::error::Error;
 use crate::protocol::DecodedWriter;
 
-/// The file is rewritten if launches had to decode at least one in this many of their bytes.
+/// The file is rewritten if launches had to decode at least one in this many of the bytes that they
+/// read.
 const NEW_SHARE: u64 = 20;
 
-/// Like [`NEW_SHARE`], for a full file, in which new bytes would replace others.
+/// Like [`NEW_SHARE`], but for a full file, in which new bytes would replace older ones.
 const NEW_SHARE_OF_FULL: u64 = 2;
 
 /// The lowest priority, as a nice value.
 const LEAST: i32 = 19;
 
-/// Maximum number of reads of launches that are remembered.
+/// Maximum number of reads by launches that are remembered.
 const MOST_READS: usize = 1 << 16;
 
 /// For the purpose of keeping decoded bytes, a launch is over after this time without a read.
@@ -57,8 +58,9 @@ pub(crate) struct DecodedBytes {
 #[derive(Debug, Default)]
 struct Reads {
     ranges: Vec<(Nid, Range<u64>)>,
-    /// The number of reads at the last check, and of those whose decoded bytes were kept.
+    /// Number of reads at the last check.
     seen: usize,
+    /// Number of reads whose decoded bytes have been kept.
     kept: usize,
 }
 
@@ -77,8 +79,8 @@ impl DecodedSource for Taken {
 }
 
 impl DecodedBytes {
-    /// Makes the engine use the bytes that earlier mounts kept in `file`. A damaged file is
-    /// rewritten.
+    /// Makes the engine use the bytes that earlier mounts kept in `file`. A damaged file counts as
+    /// missing.
     pub(crate) fn new(file: Option<File>, most: u64, engine: &Engine) -> Self {
         let before = file.and_then(|file| Decoded::open(file).ok()).map(Arc::new);
         if let Some(before) = &before {
@@ -99,7 +101,7 @@ impl DecodedBytes {
         self.before.as_ref().map_or(0, |before| before.bytes().0)
     }
 
-    /// Records that a launch, or the companion ahead of the launch, read a part of a file.
+    /// Records that a part of a file was read, by a launch or by the companion ahead of it.
     pub(crate) fn was_read(&self, file: Nid, offset: u64, length: usize) {
         let mut reads = self.reads.lock();
         if reads.ranges.len() < MOST_READS {
@@ -108,8 +110,7 @@ impl DecodedBytes {
         }
     }
 
-    /// Starts the thread that keeps the decoded bytes of launches. Call this last, because it takes
-    /// a while.
+    /// Starts the thread that keeps the decoded bytes of launches.
     pub(crate) fn start(
         self: &Arc<Self>,
         engine: &Arc<Engine>,
@@ -139,8 +140,8 @@ impl DecodedBytes {
         }
     }
 
-    /// Waits until a launch is over, and returns the reads of launches; `None` if the mount ends
-    /// without new reads.
+    /// Waits until a launch is over, and returns all reads by launches so far; `None` if the mount
+    /// ends without new reads.
     fn wait_for_launch(&self) -> Option<Vec<(Nid, Range<u64>)>> {
         let mut quiet = Duration::ZERO;
         let mut reads = self.reads.lock();
@@ -204,7 +205,8 @@ pub(crate) struct Keeping {
 
 impl Drop for Keeping {
     fn drop(&mut self) {
-        // Set under the lock, so that the thread does not start waiting in the meantime.
+        // Set while holding the lock, so that the thread cannot check the flag before the change
+        // and start waiting after it.
         let reads = self.decoded.reads.lock();
         self.decoded.closed.store(true, Ordering::Relaxed);
         drop(reads);
@@ -214,7 +216,7 @@ impl Drop for Keeping {
     }
 }
 
-/// Whether launches found so many of their decoded bytes among those kept that the file need not be
+/// Whether launches found so many of the bytes they needed in the file that it need not be
 /// rewritten. `most` is the limit of the bytes that are kept.
 fn has_most(before: &Decoded, most: u64) -> bool {
     let (read, missed) = before.bytes();
@@ -227,7 +229,7 @@ fn has_most(before: &Decoded, most: u64) -> bool {
     !before.is_damaged() && missed * share <= read + missed
 }
 
-/// Writes a file through the companion.
+/// Writes the file of decoded bytes, through another process.
 #[derive(Debug)]
 struct Sink<'w> {
     seed: u64,
@@ -272,8 +274,8 @@ impl DecodedSink for Sink<'_> {
 }
 
 impl Sink<'_> {
-    /// Decodes these ranges again to keep their bytes. Ranges that can no longer be read, because
-    /// the mount ends, are left out.
+    /// Decodes these ranges again to keep their bytes. Ranges that can no longer be read because
+    /// the mount is ending are left out.
     fn keep_all(self, ranges: &[(Nid, Range<u64>)], engine: &Engine) -> Result<(), Error> {
         for (file, range) in ranges {
             if let Ok(inode) = engine.inode(*file) {

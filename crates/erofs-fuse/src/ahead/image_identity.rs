@@ -5,8 +5,8 @@ use erofs_engine::erofs_format::{NID_IN_METABOX, Nid, Reader};
 use launch_profile::ImageIdentity;
 use look_ahead::PATH_IN_MOUNT;
 
-/// The identity under which launch profiles are stored: that of the image, or one for several
-/// images in their order.
+/// The identity under which launch profiles are stored: that of the image or, for several images,
+/// one that also depends on their order.
 pub fn identity(engine: &Engine) -> ImageIdentity {
     let mut all = engine.roots().map(|root| identity_of(engine, root));
     let Some(mut identity) = all.next() else {
@@ -39,8 +39,8 @@ fn identity_of(engine: &Engine, root: Nid) -> ImageIdentity {
     }
 }
 
-/// Whether there is a launch profile in the root directory of a mount; `None` if that cannot be
-/// known without waiting for a network.
+/// Whether there is a launch profile in the root directory of a mount; `None` if finding out would
+/// mean waiting for a network.
 pub(crate) fn has_launches(engine: &Engine, root: Nid) -> Option<bool> {
     let request = engine.waiting().without_waiting();
     let directory = engine.borrow_inode(&request, root).ok()?;
@@ -48,12 +48,13 @@ pub(crate) fn has_launches(engine: &Engine, root: Nid) -> Option<bool> {
     found.ok().map(|found| found.is_some())
 }
 
-/// Number of metadata bytes, from the root inode on, that distinguish images. The inodes there hold
-/// sizes and addresses of data, and the root directory holds names. Any mount in use reads them
-/// too.
+/// Number of metadata bytes, from the root inode on, that are hashed to distinguish images. The
+/// inodes there hold sizes and addresses of data, and the root directory holds names. Any mount in
+/// use reads them too.
 const SAMPLE: u64 = 16 << 10;
 
-/// Hashes the superblock's block and the metadata around the root, as far as the image reaches.
+/// Hashes the superblock's block and the metadata that begins at the root inode, up to the end of
+/// the image.
 fn content(image: Reader<'_>) -> u64 {
     let superblock = image.superblock();
     let in_metabox = superblock.root_nid & NID_IN_METABOX != 0;

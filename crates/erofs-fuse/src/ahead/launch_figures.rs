@@ -9,7 +9,7 @@ figures::figures! {
     pub(crate) struct LaunchFigures {
         /// Directories that were listed ahead.
         listed_directories: u64,
-        /// Bytes read ahead by the launch profile.
+        /// Bytes read ahead according to launch profiles.
         prefetched_bytes: u64 => counter "profile_prefetched_bytes_total",
         /// Bytes that a reader requested before they were read ahead.
         late_bytes: u64,
@@ -27,7 +27,7 @@ figures::figures! {
         used_bytes: Option<u64>,
         /// Bytes read ahead that no program read, estimated from probes.
         wasted_bytes: Option<u64> => gauge "profile_wasted_bytes",
-        /// Bytes reused from those that earlier launches decoded.
+        /// Bytes that earlier launches had decoded and this mount used.
         pub(crate) kept_bytes: u64,
         /// Programs that were learned.
         programs: Vec<ProgramFigures>,
@@ -46,11 +46,11 @@ figures::figures! {
         path: String,
         /// Always null: profiles name programs by their paths.
         nid: Option<u64>,
-        /// Origin of its profile: here, beside (the image), registry or image.
+        /// Where its profile came from: here, beside (the image), registry or image.
         origin: String,
         /// Launches that were learned.
         launches: u32,
-        /// Windows of its profile.
+        /// Number of windows in its profile.
         windows: usize,
         /// Bytes in these windows.
         bytes: u64,

@@ -2,9 +2,9 @@
 //!
 //! Over `/dev/fuse` a window is two requests. On an idle machine two CPUs serve them, and a program
 //! that needs a page waits for only one of the two. On a contended machine each request costs the
-//! requesting program its CPU: a real-time worker takes the request immediately, and then it is the
-//! turn of other programs. Therefore a window is one request on a contended machine. A file keeps
-//! the window that was set when it was opened.
+//! requesting program its CPU: a real-time worker takes the request immediately, and afterwards
+//! other programs get their turn first. Therefore a window is one request on a contended machine. A
+//! file keeps the window that was set when it was opened.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -61,7 +61,7 @@ impl ReadAheadWindow {
         self.set(if wanted { self.request } else { READ_AHEAD_KB });
     }
 
-    /// Sets the window in KiB. If that is refused, the old window still works.
+    /// Sets the window in KiB. If that is refused, the old window stays in effect.
     fn set(&self, kib: u32) {
         let _ = rustix::io::write(&self.file, kib.to_string().as_bytes());
     }

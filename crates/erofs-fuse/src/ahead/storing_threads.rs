@@ -5,12 +5,12 @@
 //! and descriptors that the other threads share are still closed, and the mount helper notices the
 //! death and aborts the connection, which ends the read.
 //!
-//! The rings must end first: if the kernel was handing a request to a ring whose thread is dead,
-//! the request cannot end before the ring is closed, not even by aborting the connection. A storing
-//! thread that waits keeps the memory of the process alive, and a mapping of a ring's descriptor
-//! would keep the ring open. Therefore no ring is mapped from its descriptor ([`sys::fuse_ring`]).
-//! The first storing thread starts before any ring is opened, and starts the others, which inherit
-//! its descriptor table.
+//! The rings must be closed first: if the kernel was handing a request to a ring whose thread is
+//! dead, the request cannot end before the ring is closed, not even by aborting the connection. A
+//! storing thread that waits keeps the memory of the process alive, and a mapping of a ring's
+//! descriptor would keep the ring open. Therefore no ring is mapped from its descriptor
+//! ([`sys::fuse_ring`]). The first storing thread starts before any ring is opened, and starts the
+//! others, which inherit its descriptor table.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -23,7 +23,7 @@ use crate::protocol::MountHelper;
 use crate::threads::spawn;
 use crate::threads::{Demand, OnDemand};
 
-/// A function that another thread should call.
+/// A function for another thread to call.
 pub(crate) type Call = Box<dyn FnOnce() + Send>;
 
 /// Makes the first storing thread run a call.
@@ -50,8 +50,8 @@ impl StoringThreads<'_> {
         demand: &Demand,
         work: impl FnOnce(&PageStore) + Send + 'static,
     ) {
-        // The signs of life belong to the main thread, which starts all threads and ends after
-        // them.
+        // Only the main thread, which starts all threads and ends last, keeps the signs of life
+        // open.
         let signs = self.helper.signs_of_life();
         let session = Arc::clone(self.session);
         let first = Arc::clone(self.first);
@@ -76,7 +76,8 @@ pub(crate) fn start(
 
 /// Opens a page store in a descriptor table private to the calling thread.
 fn own_store(session: &Session, signs_of_life: Vec<RawFd>) -> io::Result<PageStore> {
-    // Rings and device descriptors end their requests only when every copy is closed.
+    // The kernel ends the requests of a ring or device descriptor only when its last copy is
+    // closed, so this thread must not hold one.
     let channels = session.channel_descriptors();
     sys::inherited::unshare_without(channels.into_iter().chain(signs_of_life))?;
     session.page_store()

@@ -26,7 +26,7 @@ pub(crate) fn attribute(node: u64, name: &[u8], image: &str) -> Option<Vec<u8>> 
     }
 }
 
-/// Makes all attempts, and returns the result of each; null if it was refused.
+/// Makes all attempts, and returns the result of each, which is null for a refused attempt.
 fn make(image: &Path) -> Value {
     let made = std::env::temp_dir().join(format!("erofs-fuse-made-{}", std::process::id()));
     let opens: [(&str, io::Result<File>); 5] = [
@@ -56,8 +56,8 @@ fn make(image: &Path) -> Value {
     Value::Object(value.collect())
 }
 
-/// Tries to act on the mount helper, which belongs to another user than the server if root mounted.
-/// The attempts change nothing in it.
+/// Tries to act on the mount helper, which runs as a different user than the server if root
+/// mounted. The attempts change nothing in it.
 fn against_the_helper() -> Vec<(&'static str, Option<io::Error>)> {
     let Some(helper) = getppid() else {
         return Vec::new();

@@ -38,8 +38,8 @@ fn is_killed(tid: u32) -> bool {
     tid != 0 && fs::read_to_string(format!("/proc/{tid}/status")).is_ok_and(|all| kills(&all))
 }
 
-/// Whether a status (proc_pid_status(5)) shows a pending SIGKILL, into which the kernel turns a
-/// fatal signal of a process for each of its threads.
+/// Whether a status (proc_pid_status(5)) shows a pending SIGKILL. The kernel turns a fatal signal
+/// for a process into a SIGKILL for each of its threads.
 fn kills(status: &str) -> bool {
     let pending = status.lines().find_map(|line| line.strip_prefix("SigPnd:"));
     let pending = pending.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());

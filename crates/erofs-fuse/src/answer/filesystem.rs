@@ -30,15 +30,15 @@ use crate::ahead::{DecodedBytes, LaunchFigures};
 use crate::nodes::{InodeNumbers, Nodes, directory_type};
 use crate::note::note;
 
-/// Directory position after a "." that the image omits. Positions in images are byte offsets, which
-/// stay far below this value.
+/// Position in a directory after the entry ".", if the image omits that entry. Positions in images
+/// are byte offsets, which stay far below this value.
 const AFTER_DOT: u64 = 1 << 62;
 
 /// Flag in a position: an earlier entry is broken, so the listing must not end as if it were
 /// complete. The flag is needed because the server keeps no state about a listing.
 const BEHIND_BROKEN: u64 = 1 << 61;
 
-/// Bytes in the longest name in a directory (EROFS_NAME_LEN).
+/// Maximum number of bytes in a file name (EROFS_NAME_LEN).
 const LONGEST_NAME: usize = 255;
 
 figures::figures! {
@@ -50,13 +50,13 @@ figures::figures! {
         /// Launches that were learned, and data read ahead of them.
         #[serde(skip_serializing_if = "Option::is_none")]
         profile: Option<LaunchFigures>,
-        /// Small files and directories stored ahead of their readers.
+        /// Small files stored, and directories listed, ahead of their readers.
         #[serde(skip_serializing_if = "Option::is_none")]
         read_ahead: Option<ReadAheadFigures>,
     }
 }
 
-/// Produces JSON with all live counters: those of the filesystem, and others.
+/// Produces JSON with all live counters, those of the filesystem included.
 pub(crate) type CollectCounters = Box<dyn Fn(FilesystemFigures) -> Option<Vec<u8>> + Send + Sync>;
 
 /// The filesystem of one mount.
@@ -71,7 +71,7 @@ pub(crate) struct ErofsFilesystem {
     only_user: Option<u32>,
     /// Whether to print every request to standard error.
     debug: bool,
-    /// Set once the session exists, whose counters it includes.
+    /// Set once the session exists, because the JSON includes the session's counters.
     counters: OnceLock<CollectCounters>,
     xattr_scan: ImageScan,
     hole_scan: ImageScan,
@@ -199,14 +199,14 @@ impl ErofsFilesystem {
         self.events.get().filter(|_| learns).map(|events| &**events)
     }
 
-    /// Where to record the actions of a thread, unless it belongs to the companion.
+    /// Where to record what a thread does; `None` for threads of the companion.
     fn events_of(&self, caller: Caller) -> Option<&Events> {
         let events = self.events_of_launches()?;
         (!events.is_of_companion(caller.pid)).then_some(events)
     }
 
-    /// Reads for the companion, without the help of other workers. Only the requested bytes are
-    /// stored; the launch may request the remainders itself.
+    /// Reads for the companion, without the help of other workers. Stores only the requested bytes;
+    /// the launch may request the remainders itself.
     fn read_ahead_of_launch(
         &self,
         request: &Request<'_>,
@@ -258,7 +258,8 @@ impl ErofsFilesystem {
         }
     }
 
-    /// Defers a request; the waiting thread has all the missing bytes fetched at once.
+    /// Defers a request. The thread that waits for the missing bytes has all of them fetched
+    /// together.
     fn deferred(&self, missing: Missing) -> Failure {
         let (engine, faults) = (Arc::clone(&self.engine), Arc::clone(&self.faults));
         let (events, parts) = (self.events.get().cloned(), Arc::clone(&self.parts));
@@ -298,7 +299,7 @@ impl ErofsFilesystem {
         })
     }
 
-    /// The companion's figures about launches, completed with those that this process knows.
+    /// The companion's figures about launches, plus those that only this process knows.
     fn launch_figures(&self, trouble: Option<&String>) -> LaunchFigures {
         let events = self.events.get();
         let report = events.and_then(|events| events.report());
@@ -405,8 +406,8 @@ impl ErofsFilesystem {
         }
     }
 
-    /// Adds one entry to the reply, and to `listing` what the kernel learns from the entry; returns
-    /// false if the reply is full.
+    /// Adds one entry to the reply, and adds what the kernel learns from the entry to `listing`.
+    /// Returns false if the reply is full.
     fn list(
         &self,
         listing: &mut Listing<'_>,
@@ -489,7 +490,7 @@ impl ErofsFilesystem {
         if let Some(read_ahead) = self.directory_read_ahead.get() {
             read_ahead.listed(&self.engine, directory.nid, !begins, &listing.directories);
         }
-        // The entries listed so far are delivered first; the next request meets the error.
+        // The entries listed so far are delivered first; the next request gets the error.
         match listed.map_err(|error| self.report(request, &error)) {
             _ if !reply.is_empty() => Ok(()),
             Ok(()) if broken != 0 => Err(Errno::from_raw_os_error(errno::EUCLEAN)),
@@ -498,8 +499,8 @@ impl ErofsFilesystem {
     }
 }
 
-/// Fetches the parts that the companion is about to read, in its order, with more bytes at a time
-/// than it requests.
+/// Fetches the parts that the companion is about to read, in the order in which it will read them,
+/// and with more bytes at a time than it requests.
 fn fetch_parts(events: &Events, seen: &PiMutex<u64>, engine: &Engine) {
     let parts = events.parts(&mut seen.lock());
     let numbers = InodeNumbers(engine.numbers());
@@ -509,7 +510,7 @@ fn fetch_parts(events: &Events, seen: &PiMutex<u64>, engine: &Engine) {
     };
     let parts: Vec<_> = parts.into_iter().map(range).collect();
     if !parts.is_empty() {
-        // Programs that read there get the error.
+        // A program that reads these parts gets the error.
         let _ = engine.fetch_ahead(&parts);
     }
 }
@@ -648,7 +649,8 @@ impl Filesystem for ErofsFilesystem {
 
     fn xattr_names(&self, caller: Caller, node: u64) -> Result<Vec<Vec<u8>>, Failure> {
         self.admit(caller)?;
-        // Not ENOSYS, which tells programs that the filesystem does not support attributes.
+        // An empty list instead of ENOSYS, which would tell programs that the filesystem does not
+        // support attributes.
         if self.xattr_scan.found_none() {
             return Ok(Vec::new());
         }
@@ -715,8 +717,8 @@ impl Filesystem for ErofsFilesystem {
     }
 
     fn seek(&self, _: Caller, node: u64, offset: u64, what: Seek) -> Result<u64, Failure> {
-        // After this answer, the kernel does not ask again, and treats every file as data
-        // throughout. `cp` asks twice per file.
+        // After ENOSYS, the kernel does not ask again, and treats every file as having no holes.
+        // `cp` asks twice per file.
         if self.hole_scan.found_none() {
             return Err(Errno::NOSYS.into());
         }

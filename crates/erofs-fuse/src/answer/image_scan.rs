@@ -1,10 +1,11 @@
-//! Scans an image to learn whether no inode has extended attributes, or none has holes.
+//! Scans an image to learn whether it has no extended attributes at all, or no holes at all.
 //!
 //! `ls -l` requests several attributes of every file, and `cp` the holes of every compressed one.
-//! The kernel stops asking only after ENOSYS, which means that no file has any. No field of the
-//! image states this, so all inodes below the root have to be read. A background thread does so,
-//! and only in a mount with enough such requests to be worth it: each request wakes a worker, and
-//! under load the requesting program then has to wait for its turn again.
+//! The kernel stops asking only after ENOSYS, which means that no file has attributes or holes. No
+//! field of the image states this, so all inodes below the root have to be read. A background
+//! thread reads them, but only once a mount has had so many such requests that the scan is
+//! worthwhile: each request wakes a worker, and under load the requesting program then has to wait
+//! for its turn again.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -25,14 +26,15 @@ const INODES_A_REQUEST: u64 = 512;
 /// Number of directory entries after which the scan stops: 100 times as many as common images have.
 const MAX_ENTRIES: usize = 1 << 24;
 
-/// Number of directories after which the scan stops, since they are remembered.
+/// Number of directories after which the scan stops, since it remembers each of them.
 const MAX_DIRECTORIES: usize = 1 << 18;
 
-/// Number of index entries after which the scan stops: those of 32 GiB in lclusters of 4 KiB.
+/// Number of index entries after which the scan stops: as many as 32 GiB in lclusters of 4 KiB
+/// have.
 const MAX_INDEX_ENTRIES: u64 = 1 << 23;
 
-/// Tells whether an inode has an attribute or a hole; `None` if unknown. The number is how many
-/// index entries may still be read.
+/// Tells whether an inode has an attribute or a hole; `None` if unknown. The last argument is the
+/// number of index entries that may still be read.
 type Has = fn(&Engine, &Inode, &mut u64) -> Option<bool>;
 
 /// State of one mount's scan.
@@ -62,7 +64,7 @@ impl ImageScan {
         }
     }
 
-    /// Whether the scan is complete and found no attribute or hole.
+    /// Whether the scan is complete and has found no attribute or hole.
     pub(crate) fn found_none(&self) -> bool {
         self.found_none.load(Ordering::Relaxed)
     }

@@ -1,8 +1,8 @@
-//! Answers queries about a mount, which are ioctls on the mount's root: queries need no socket and
-//! follow the mount's own permissions.
+//! Answers queries about a mount. Queries are ioctls on the mount's root, so they need no socket
+//! and follow the mount's own permissions.
 //!
-//! A value is sent in parts. Reading the first part makes a copy, so that all parts show the same
-//! moment.
+//! A value is sent in parts. Reading the first part makes a copy of the value, so that all parts
+//! belong to the same moment.
 //!
 //! | bytes | request | answer |
 //! | --- | --- | --- |
@@ -22,7 +22,7 @@ pub const SPANS: u8 = 2;
 /// Bytes before the value, in a request and in an answer.
 pub const HEADER_BYTES: usize = 16;
 
-/// Maximum number of trace spans in one value, of about 80 bytes each.
+/// Maximum number of trace spans, of about 80 bytes each, in one value.
 pub const MAX_SPANS: usize = 1 << 13;
 
 /// Answers queries.

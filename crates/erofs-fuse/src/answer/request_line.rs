@@ -13,7 +13,7 @@ pub(crate) fn line(nodes: Nodes, seen: &Seen<'_>) -> String {
     let outcome = match (seen.kind, seen.error) {
         (_, None) => "ok".to_owned(),
         (_, Some(Errno::NOENT)) => "not there".to_owned(),
-        // After this answer, the kernel stops sending these requests.
+        // After ENOSYS, the kernel stops sending these requests.
         ("open" | "opendir", Some(Errno::NOSYS)) => "no open needed".to_owned(),
         (_, Some(Errno::NOSYS)) => "not supported".to_owned(),
         (_, Some(errno)) => errno.to_string(),

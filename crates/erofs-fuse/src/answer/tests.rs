@@ -4,8 +4,9 @@
 //! The test runs itself under valgrind's tool lackey, which records each memory access. Two threads
 //! serve reads of cached pages, one after the other, over a socket that stands in for `/dev/fuse`:
 //! request, filesystem, engine, reply and counters are those of a mount. A cache line that both
-//! wrote would move back and forth between two CPUs. Work that is done once every few milliseconds
-//! (sampling the load and a reader's CPU) is left out: there are no workers here.
+//! wrote would move back and forth between two CPUs. The trace lacks the work that is done once
+//! every few milliseconds (sampling the load and a reader's CPU), because there are no workers
+//! here.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
@@ -170,7 +171,7 @@ fn reads_of_cached_pages_decode_nothing() {
         scope.spawn(move || serve(1, (to_one, of_one)));
         serve(0, (to_other, of_other));
     });
-    // Emptying the caches slot by slot would be a quarter of the trace.
+    // Emptying the caches slot by slot would make up a quarter of the trace.
     std::mem::forget(engine);
     // Ends the test runner's own line.
     println!();

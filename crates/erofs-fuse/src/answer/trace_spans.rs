@@ -17,7 +17,8 @@ pub(crate) fn record(spans: &TraceSpans, served: &Served) {
     spans.write(name, served.taken_ns, served.sent_ns, unique, bytes);
 }
 
-/// The value, as JSON: the number of lost trace spans, and an array for each of the others.
+/// The value, as JSON: the number of lost trace spans, and an array for each span that was not
+/// lost.
 pub(crate) fn value(spans: &TraceSpans, caller: Caller) -> Result<Vec<u8>, Errno> {
     if caller.uid != 0 && caller.uid != origin::user().as_raw() {
         return Err(Errno::ACCESS);

@@ -3,8 +3,8 @@
 use crate::origin;
 
 /// Whether names in `trusted.*` are listed for a caller. Even root in another user namespace cannot
-/// read their values, and overlayfs there fails to copy a file with a name whose value it cannot
-/// read.
+/// read their values, and an overlayfs mounted there fails to copy a file that lists an attribute
+/// whose value it cannot read.
 pub(crate) fn lists_trusted(uid: u32) -> bool {
     uid == 0 && origin::in_first_namespace()
 }

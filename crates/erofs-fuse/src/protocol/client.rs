@@ -106,7 +106,7 @@ impl MountHelper {
         self.call(Request::InFlight).map(drop)
     }
 
-    /// Gets the parts that a replacement server needs.
+    /// Gets the parts with which another server can replace this one.
     pub(crate) fn restartable(&self) -> Result<Restartable, Error> {
         let in_flight = RequestsInFlight::map(self.descriptor(Request::InFlight)?.as_fd());
         Ok(Restartable {
@@ -156,8 +156,8 @@ impl MountHelper {
         }
     }
 
-    /// The descriptors that close when this server dies, by which other processes notice its death.
-    /// A thread with its own descriptor table must close its copies.
+    /// The descriptors by which other processes notice the death of this server, because they are
+    /// then closed. A thread with its own descriptor table must close its copies.
     pub(crate) fn signs_of_life(&self) -> Vec<RawFd> {
         let held = [Some(&self.socket), self.alive.get()];
         held.into_iter().flatten().map(AsRawFd::as_raw_fd).collect()
@@ -193,7 +193,7 @@ impl MountHelper {
     }
 
     /// Makes the companion start together with the mount. Call this before [mounting](Self::mount)
-    /// and after [`Events::describe`], which tells the companion what it needs.
+    /// and after [`Events::describe`], which tells the companion what it needs to know.
     pub(crate) fn look_ahead(&self) -> Result<(), Error> {
         self.call(Request::LookAhead).map(drop)
     }
@@ -214,8 +214,8 @@ impl MountHelper {
         self.call(Request::Mark).map(drop)
     }
 
-    /// Unmounts the mount: as root, if it was not used since [`mark`](Self::mark); otherwise, if it
-    /// is not in use.
+    /// Unmounts the mount: for root, if it has not been used since [`mark`](Self::mark); for other
+    /// users, if it is not in use.
     pub(crate) fn expire(&mut self) -> Result<(), Error> {
         self.call(Request::Expire).map(drop)
     }
@@ -243,7 +243,7 @@ impl MountHelper {
 }
 
 /// Number of CPUs that are plugged in, online or not. The worker of a CPU that is plugged in later
-/// shares a descriptor.
+/// shares a descriptor with another worker.
 fn cpus() -> usize {
     plugged_in_cpus().map_or(1, |cpus| cpus.into_iter().filter(|there| *there).count())
 }

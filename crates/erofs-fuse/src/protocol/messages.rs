@@ -29,7 +29,7 @@ pub enum Request {
     },
     /// The handshake with the kernel is complete.
     HandshakeDone,
-    /// Open the decoded bytes that launches from the image read, if they are kept and exist.
+    /// Open the file of the decoded bytes that launches from the image read, if there is one.
     Decoded,
     /// Get the memory in which the server records events for the companion.
     Events,
@@ -44,7 +44,7 @@ pub enum Request {
     /// The server ends with an error, whose line follows.
     Failed,
     /// Get the process that lists directories. That process no longer exists; only a server of
-    /// version 1.0.0 asks for it, when it takes over a mount after an upgrade to that version.
+    /// version 1.0.0 asks for it, when it takes over a mount because of an upgrade to that version.
     Broker,
     /// Open a file of the mount, by its index; a later server gets the same file.
     Open {
@@ -65,7 +65,7 @@ pub enum Request {
         /// Number by which a later server gets the same descriptor.
         number: usize,
     },
-    /// Take over the mount of a server that is gone. If that server still exists, it ends.
+    /// Take over the mount from the previous server, which ends if it still exists.
     Resume,
     /// Report that programs can use the mount. From now on a server that dies is replaced, if
     /// possible.
@@ -118,7 +118,7 @@ pub type Response = Result<Answer, HelperError>;
 /// The result of a request that was carried out.
 #[derive(Debug, Default)]
 pub struct Answer {
-    /// The file or socket that the request asked for.
+    /// The file or socket that was requested.
     pub descriptor: Option<OwnedFd>,
     /// Version of the file when the helper opened it.
     pub version: Option<Version>,

@@ -16,8 +16,8 @@ const CPUS: &str = "/sys/devices/system/cpu";
 const SELF: &str = "/proc/self";
 
 /// `/proc/TID/stat` shows which CPU a reader is on, which `/dev/fuse` does not report. Landlock
-/// still denies access that needs the right to trace another process: to its memory, environment
-/// and descriptors.
+/// still denies access that needs the right to trace another process, such as access to its memory,
+/// environment and descriptors.
 const PROC: &str = "/proc";
 
 /// Restricts a server: the calling thread and those it creates. `io_uring` says whether requests

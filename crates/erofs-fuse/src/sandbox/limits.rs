@@ -1,5 +1,5 @@
 //! Resource limits that allow the threads of this process to be real-time. They replace a
-//! capability with which the threads could change the priority and the CPUs of any process.
+//! capability that would let the threads change the priority and the CPUs of any process.
 
 use erofs_engine::Hipri;
 use rustix::io::Errno;

@@ -33,11 +33,11 @@ figures::figures! {
         on: bool,
         /// Remaining capabilities.
         capabilities: Vec<&'static str>,
-        /// How workers may become real-time: limit or capability; null if they may not.
+        /// What allows workers to become real-time: limit or capability; null if nothing does.
         real_time: Option<&'static str>,
         /// Whether executed programs cannot gain rights.
         no_new_privs: bool,
-        /// Version of the kernel's Landlock; null without it.
+        /// Version of the kernel's Landlock; null without Landlock.
         landlock: Option<i32>,
         /// Whether only the system calls needed for serving are allowed.
         seccomp: bool,

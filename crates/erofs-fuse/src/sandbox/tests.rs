@@ -61,8 +61,8 @@ fn threads_can_be_made_named_placed_and_joined() {
     });
 }
 
-/// A process that may set the limits does not keep CAP_SYS_NICE, because it applies to all
-/// processes.
+/// A process that may set the limits does not keep CAP_SYS_NICE, because that capability applies to
+/// all processes.
 #[test]
 fn the_right_to_be_real_time_is_a_limit_where_limits_may_be_set() {
     let had = u64::from_str_radix(&status("CapEff"), 16).unwrap();

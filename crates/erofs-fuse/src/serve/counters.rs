@@ -40,7 +40,7 @@ figures::figures! {
         protocol: Protocol,
         /// Requests served.
         requests: u64,
-        /// Requests served on the reader's CPU, as far as it is known; over /dev/fuse from samples.
+        /// Requests served on the reader's CPU, if that is known; over /dev/fuse from samples.
         same_cpu: u64,
         /// Each thread that serves and decodes.
         workers: Vec<WorkerStats>,
@@ -190,7 +190,7 @@ fn layers(engine: &Engine) -> Vec<String> {
         .unwrap_or_default()
 }
 
-/// Collects the figures of one file, for which the fetcher is asked.
+/// Collects the figures of one file, asking the fetcher for its counters.
 fn remote_file((url, file): (String, &Arc<RemoteFile>)) -> RemoteFigures {
     let (mut counters, error) = match file.counters() {
         Ok(counters) => (Some(counters), None),

@@ -2,8 +2,8 @@
 //!
 //! Start-up: files, signals, sandbox, image, log, mount, handshake, serving threads, ready.
 //! Shutdown, whatever causes it: unmount, end the requests, join the threads, close log and image.
-//! If a step fails, the owners of everything created earlier release it; [`UnmountGuard`] releases
-//! the mount.
+//! If a step fails, everything created by earlier steps is released when its owner is dropped;
+//! [`UnmountGuard`] unmounts.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -44,7 +44,7 @@ use crate::request::{MountRequest, Start};
 use crate::sandbox::Sandbox;
 use crate::threads::OnDemand;
 
-/// Time limit for decoding the reads of launches when the mount ends.
+/// Time limit for decoding the data that launches read, when the mount ends.
 const LAST_DECODING: Duration = Duration::from_millis(300);
 
 /// Serves an image until the mount is gone. `log` receives faults of the image, and `notice`
@@ -63,7 +63,8 @@ pub fn serve(
     ready: &mut dyn FnMut(&MountHelper) -> Result<(), Error>,
 ) -> Result<(), Error> {
     sys::memory::share_one_heap();
-    // Read both now, because a non-dumpable or sandboxed process may not read them.
+    // Read the page size and the user now, because a non-dumpable or sandboxed process may not read
+    // them.
     let _ = rustix::param::page_size();
     origin::remember();
     // A dumpable process that crashes waits for all of its threads before it dies. The thread that
@@ -137,7 +138,8 @@ pub fn serve(
         no_log,
     };
     let served = serving.run(helper, &mut ready);
-    // Workers hold channels, channels hold the filesystem, and the filesystem holds the engine.
+    // Without this, nothing would be released: workers hold channels, channels hold the filesystem,
+    // and the filesystem holds the engine, which holds the workers.
     if let Some(workers) = engine.workers() {
         workers.shutdown();
     }
@@ -253,14 +255,14 @@ impl Serving<'_> {
             close_soon(engine);
         }
         drop(keeping);
-        // Requests that are being served end soon, and later ones end immediately.
+        // Makes requests that are being served end soon, and later ones immediately.
         engine.close();
         ended?;
         unmount.unmounts = false;
         Ok(())
     }
 
-    /// Prepares storing small files ahead of their readers.
+    /// Prepares to store small files ahead of their readers.
     fn read_ahead(
         &mut self,
         helper: &mut MountHelper,
@@ -349,7 +351,7 @@ impl Serving<'_> {
         session.map_err(|source| Error::from(source).at(&self.request.mountpoint))
     }
 
-    /// Keeps the decoded bytes of launches, if that is wanted and possible.
+    /// Starts keeping the decoded bytes of launches, if that is wanted and possible.
     fn decoded(&self, helper: &MountHelper, image: &ErofsFilesystem) -> Option<Keeping> {
         let options = &self.request.options;
         let is_wanted = options.decoded_size.is_some() || decodes_for_long(self.engine);
@@ -364,7 +366,7 @@ impl Serving<'_> {
             .ok()
     }
 
-    /// Sets up recording events for the companion of the mount, which looks ahead of launches and
+    /// Sets up the recording of events for the mount's companion, which looks ahead of launches and
     /// walks.
     fn events(
         &self,
@@ -421,8 +423,8 @@ impl Serving<'_> {
     }
 }
 
-/// Closes the engine after a while, because the reads of launches are decoded once more, which may
-/// take long for a hostile image.
+/// Closes the engine after a while. At the end of the mount, the data that launches read is decoded
+/// once more, which could take very long for a hostile image.
 fn close_soon(engine: &Arc<Engine>) {
     let engine = Arc::downgrade(engine);
     let close = move || {
@@ -440,7 +442,7 @@ fn config(options: &MountOptions, engine: &Engine) -> Config {
     let root = origin::user().is_root();
     Config {
         acl: !options.no_acl && options.kernel_checks(root),
-        // With allow_root the server must know the requesting user.
+        // With allow_root, the server must know which user makes a request.
         idmap: options.idmap
             && options.kernel_checks(root)
             && (options.allow_other || !options.allow_root),
@@ -492,7 +494,7 @@ fn find_root(engine: &Arc<Engine>, options: &MountOptions) -> Result<Nid, Error>
     }
 }
 
-/// Unmounts when dropped, unless the mount is already gone or is not this server's.
+/// Unmounts when dropped, unless the mount is already gone or does not belong to this server.
 struct UnmountGuard<'m> {
     helper: &'m mut MountHelper,
     unmounts: bool,

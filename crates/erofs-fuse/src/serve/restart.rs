@@ -26,7 +26,7 @@ figures::figures! {
     pub(super) struct RestartFigures {
         /// Whether a dead server is replaced.
         on: bool,
-        /// The reason if it is not replaced.
+        /// The reason why a dead server is not replaced.
         reason: Option<String>,
         /// Servers that died and were replaced.
         restarts: u64 => counter "restarts_total",

@@ -15,7 +15,7 @@ use crate::options::MountOptions;
 use crate::threads::spawn;
 use crate::threads::with_that_of_workers;
 
-/// Opens the channel of one serving thread, which is pinned to the CPU, if one is given.
+/// Opens the channel of one serving thread. The thread is pinned to the CPU, if one is given.
 type OpenChannel = fn(&Arc<Session>, Option<usize>) -> io::Result<Channel>;
 
 /// Starts all threads that serve `session`. If requests come over io_uring, returns the channel for
@@ -56,9 +56,10 @@ fn start_with(
 /// Starts the threads that every mount over io_uring has in addition to its workers. All requests
 /// wait until these threads run.
 ///
-/// The overflow thread takes requests that a busy worker cannot. It has the priority of the
-/// workers: on an idle machine a real-time thread would keep a worker from its part of the previous
-/// request. The second thread keeps the overflow thread from taking single requests.
+/// The overflow thread takes requests that a busy worker cannot take. It has the priority of the
+/// workers, because a real-time overflow thread would keep a worker of an idle machine from its
+/// part of the previous request. The second thread keeps the overflow thread from taking single
+/// requests.
 fn start_overflow_queue(engine: &Arc<Engine>, session: &Arc<Session>) -> Result<(), Error> {
     let run = |engine: Weak<Engine>| {
         move |channel: Channel| with_that_of_workers(&engine, || channel.run())

@@ -15,8 +15,8 @@ use crate::poll::first_ready;
 use crate::protocol::{MountHelper, Order};
 use crate::threads::OnDemand;
 
-/// How long programs may keep using a mount after a signal asked it to end. Including the steps
-/// after that, the mount ends within two seconds.
+/// How long programs may keep using a mount after a signal has requested its end. Including the
+/// steps that follow, the mount ends within two seconds.
 const GRACE: Duration = Duration::from_millis(1500);
 
 /// Shortest and longest interval between checks for an idle mount.
@@ -40,8 +40,8 @@ pub(crate) struct Watched<'w> {
 }
 
 impl Watched<'_> {
-    /// Returns when the mount is gone, when a signal or an order from the helper arrives, or when
-    /// it was idle for `timeout`.
+    /// Returns when the mount is gone or has been idle for `timeout`, or when a signal or an order
+    /// from the helper arrives.
     ///
     /// # Errors
     /// Returns an error if a signal arrived and the mount could not be unmounted.
@@ -149,7 +149,7 @@ fn sleep(sources: &[(Woken, BorrowedFd<'_>)], limit: Option<Duration>) -> Result
 struct Check(Option<Instant>);
 
 impl Check {
-    /// Creates a check that is due immediately, because an event may have occurred before.
+    /// Creates a check that is due immediately, because an event may already have occurred.
     fn now() -> Self {
         Self(Some(Instant::now()))
     }

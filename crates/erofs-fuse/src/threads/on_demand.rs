@@ -1,7 +1,7 @@
 //! Threads that many mounts never need; each is started when it is first requested.
 //!
-//! The main thread starts them, because a requesting thread may be real-time and pinned, which its
-//! children would inherit.
+//! The main thread starts them, because a requesting thread may be real-time and pinned, and its
+//! children would inherit both.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;

@@ -1,5 +1,5 @@
 //! Starts threads other than the workers, with the priority of the workers and with resources that
-//! only the thread itself can use (a ring, a private descriptor table).
+//! only the new thread can use (a ring, a private descriptor table).
 
 use std::io;
 use std::sync::{Weak, mpsc};

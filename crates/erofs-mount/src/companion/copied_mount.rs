@@ -19,7 +19,8 @@ const TABLE: &str = "/proc/self/mountinfo";
 /// The mount of a companion.
 pub(super) struct CopiedMount {
     mounted: Mounted,
-    /// The mount table, kept open because the sandbox cannot open it. poll(2) signals its changes.
+    /// The mount table, kept open because the sandbox forbids opening it. poll(2) reports its
+    /// changes.
     table: Arc<File>,
     errands: Arc<Errands>,
     /// Guarded by its own lock, which is held while a copy is made.

@@ -1,8 +1,8 @@
 //! The file of decoded bytes that launches from an image read: its name, its location, and how it
 //! is replaced.
 //!
-//! Its content is keyed by stored bytes and used for no others, but a server taken over by a
-//! hostile image could write anything. Therefore the helper, which never reads an image, derives
+//! Its entries are keyed by stored bytes and never used for other bytes, but a server taken over by
+//! a hostile image could write anything. Therefore the helper, which never reads an image, derives
 //! the name from the kernel's information about the image: device, inode number, size, and time of
 //! the last change. On a FUSE or network filesystem the kernel would only repeat the claims of a
 //! server.
@@ -26,7 +26,7 @@ pub(crate) const END: &str = ".decoded";
 /// Maximum size in bytes of the files of all images together.
 const TOTAL: u64 = 512 << 20;
 
-/// A file may take one part in this many of the free space.
+/// A file may take up at most one part in this many of the free space.
 const SHARE_OF_FREE: u64 = 8;
 
 /// How many times one mount may write its file.
@@ -43,7 +43,7 @@ const SERVED_BY_KERNEL: [FsWord; 3] = [
 #[derive(Debug)]
 pub(crate) struct DecodedFile {
     path: PathBuf,
-    /// Common prefix of the names that are derived from all states of the same image file.
+    /// Prefix that the names derived from all states of one image file have in common.
     stem: String,
     /// Size limit of the file.
     limit: u64,
@@ -54,8 +54,8 @@ pub(crate) struct DecodedFile {
 }
 
 impl DecodedFile {
-    /// The file for an open image that begins at `offset` of its file; `None` if decoded bytes of
-    /// this image cannot be kept.
+    /// The file for an open image, which begins at `offset` in its own file; `None` if decoded
+    /// bytes of this image cannot be kept.
     pub(crate) fn of(image: &OwnedFd, offset: Offset, limit: u64) -> Option<Self> {
         let status = rustix::fs::fstat(image).ok()?;
         let is_file = FileType::from_raw_mode(status.st_mode) == FileType::RegularFile;

@@ -3,12 +3,12 @@
 //!
 //! The first copy can be made [with the mount](crate::mounting::Made), before the mount has a path.
 //! Later, resolving the path of the mount would keep the mount busy. Therefore a short-lived child
-//! process makes a copy in a separate mount namespace, in which the path leads to another copy.
-//! Ordinary users get a user namespace along with it; if that is refused, there is no copy, and no
-//! name is looked up.
+//! process makes the copy in a separate mount namespace, in which the path leads to a copy of the
+//! mount, so that the mount itself does not become busy. Ordinary users get a user namespace along
+//! with it; if that is refused, there is no copy, and no name is looked up.
 //!
 //! A copy keeps the filesystem, and with it the server, alive after the mount is unmounted.
-//! Therefore the copy is dropped as soon as the mount is gone from the table, and when the copy has
+//! Therefore the copy is dropped as soon as the mount is gone from the table, or earlier if it has
 //! not been needed for a while ([`CopiedMount`](super::copied_mount)).
 
 use std::os::fd::OwnedFd;
@@ -64,7 +64,7 @@ pub(crate) fn in_own_namespace(place: &Path, device: &str) -> Result<OwnedFd, Er
     let no_link = OpenTreeFlags::from_bits_retain(AtFlags::SYMLINK_NOFOLLOW.bits());
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | no_link;
     let copy = open_tree(rustix::fs::CWD, place, flags)?;
-    // By now another mount may cover this mount, or be at its path.
+    // By now this mount may be covered by another one, or its path may lead to another one.
     let status = status(&copy, StatxFlags::empty())?;
     let found = makedev(status.stx_dev_major, status.stx_dev_minor);
     match device_number(device) == Some(found) {

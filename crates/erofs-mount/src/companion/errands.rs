@@ -1,6 +1,6 @@
 //! Tasks that a companion cannot do in its sandbox and leaves to the mount helper: copying the
-//! mount, and reading and writing the profile. A child of the helper does each of them, so that the
-//! helper does not wait for files.
+//! mount, and reading and writing the profile. Each task is done by a child of the helper, so that
+//! the helper does not wait for files.
 
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -25,7 +25,7 @@ use erofs_fuse::protocol::{Request, receive_response, respond};
 /// Maximum number of bytes in a line for the log.
 pub(super) const LONGEST_NOTE: usize = 500;
 
-/// How long a companion waits for an errand. A file on a network may take long.
+/// How long a companion waits for an errand. Access to a file on a network may take long.
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// The companion's side of errands.
@@ -111,7 +111,7 @@ impl Store for StoredProfile {
     }
 }
 
-/// The version of a file that does not exist.
+/// Stands for the version of a file that does not exist.
 const NONE: &str = "-";
 
 /// Distinguishes a file from one that replaced it.
@@ -127,7 +127,7 @@ pub(super) fn text() -> Result<OwnedFd, Error> {
 }
 
 /// Starts a child that does an errand and answers over `socket`. Returns `None` if the request was
-/// refused; the refusal has then been sent.
+/// refused; in that case the refusal has already been sent.
 pub(super) fn run(
     (request, bytes): (Request, Vec<u8>),
     socket: BorrowedFd<'_>,

@@ -1,5 +1,5 @@
-//! The companion's process, which looks ahead of the mount's readers ([`look_ahead`]), and the
-//! parts with which its parent, the mount helper, starts and ends it.
+//! The companion's process, which looks ahead of the mount's readers ([`look_ahead`]), and the code
+//! with which its parent, the mount helper, starts and ends it.
 //!
 //! The process is a fork of the helper. It reads nothing untrusted until it has work to do; then it
 //! copies the mount and enters its own sandbox. If the companion dies, the mount works without it,
@@ -55,7 +55,7 @@ const NEVER: i32 = 3;
 
 /// The companion of a mount.
 pub(crate) struct CompanionOfMount {
-    /// The memory for events, which servers map.
+    /// The memory for events, which each server maps.
     events: OwnedFd,
     wake: OwnedFd,
     /// The helper's own view of that memory; the helper reads no events.
@@ -66,11 +66,11 @@ pub(crate) struct CompanionOfMount {
     profile: Option<ProfileFile>,
     /// The profile that travels with the image.
     travelling: Option<OwnedFd>,
-    /// The number of lines that the log still accepts.
+    /// Number of lines that the companion may still write to the log.
     notes: usize,
     running: Option<Running>,
     errands: Vec<ChildProcess>,
-    /// Whether any event may begin the launch.
+    /// Whether a launch may begin with any event.
     any: bool,
     starts: u32,
     null: OwnedFd,
@@ -79,7 +79,7 @@ pub(crate) struct CompanionOfMount {
 struct Running {
     child: ChildProcess,
     socket: OwnedFd,
-    /// Closed when the mount has ended, which the companion notices.
+    /// Closed when the mount has ended, so that the companion notices the end.
     end: Option<OwnedFd>,
 }
 
@@ -146,7 +146,7 @@ impl CompanionOfMount {
             // Accept more errands only after one of these has ended.
             Some(_) if self.errands.len() >= ERRANDS => None,
             Some(running) => Some(running.socket.as_fd()),
-            // While no process runs, an event that should wake it starts it instead.
+            // While the process does not run, an event that would wake it starts it instead.
             None => (self.starts < STARTS).then(|| self.wake.as_fd()),
         }
     }
@@ -230,7 +230,7 @@ impl CompanionOfMount {
                 );
                 self.errands.extend(child);
             }
-            // The companion has ended, or broke the protocol.
+            // The companion has ended or violated the protocol.
             Err(_) => self.end_process(),
         }
         None
@@ -253,7 +253,8 @@ impl CompanionOfMount {
         self.gone();
     }
 
-    /// Ends the processes of a mount helper that is dead. The next event starts another companion.
+    /// Gives up the errands and the companion that a dead mount helper started. The next event
+    /// starts another companion.
     pub(crate) fn is_orphaned(&mut self) {
         self.errands.clear();
         self.end_process();
@@ -287,7 +288,7 @@ impl CompanionOfMount {
         }
     }
 
-    /// Kills the companion after the mount failed before it was served, so there is nothing to
+    /// Kills the companion of a mount that failed before it was served, which leaves nothing to
     /// write. Does not wait for the companion: its pending request may not be answered before this
     /// process ends.
     pub(crate) fn kill(&mut self) {

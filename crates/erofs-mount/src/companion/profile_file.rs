@@ -103,8 +103,8 @@ impl ProfileFile {
             .map_err(Error::io(format!("{option}: {}", folder.display())))
     }
 
-    /// Refuses to overwrite a file that the mount names for its profiles but that contains
-    /// something else.
+    /// Refuses to overwrite a file that is named in the mount's options but is not a launch
+    /// profile.
     fn check_content(path: &Path) -> Result<(), Error> {
         let mut file = Self::new(ProfileLocation::File(path.to_owned()), path);
         file.choose(b"")?;
@@ -162,7 +162,7 @@ impl ProfileFile {
         self.location != ProfileLocation::Learned
     }
 
-    /// Whether files can be kept in its folder.
+    /// Whether profiles can be kept in the folder.
     pub(crate) fn is_reachable(&self) -> bool {
         self.unreachable.is_none()
     }
@@ -177,8 +177,8 @@ impl ProfileFile {
         self.path.as_ref().ok_or_else(|| refused("it has no name"))
     }
 
-    /// Locks the folder against writing by other mounts of this user. Waits for a moment at most: a
-    /// process that holds the lock longer has stopped. `None` if there is no folder yet.
+    /// Locks the folder against writing by other mounts of this user. Waits only for a moment: a
+    /// process that holds the lock longer has been stopped. `None` if there is no folder yet.
     pub(crate) fn lock(&self) -> Result<Option<OwnedFd>, Error> {
         let folder = self.chosen()?.parent().unwrap_or(Path::new("/"));
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -243,7 +243,7 @@ impl ProfileFile {
     }
 }
 
-/// Checks whether a missing folder could be created once there is something to write.
+/// Checks whether a missing folder can be created later, when there is something to write.
 fn can_be_made(folder: &Path) -> Result<(), Error> {
     let above = folder.ancestors().find(|path| path.exists());
     // Fails if the path is a file instead of a folder.
@@ -366,7 +366,7 @@ mod tests {
         assert!(why.contains("a symbolic link; "), "{why}");
     }
 
-    /// This is the case of a new user, who has no ~/.cache.
+    /// A new user has no ~/.cache.
     #[test]
     fn missing_folders_are_made_for_their_owner_alone() {
         let folder = Folder::new();

@@ -2,8 +2,8 @@
 //! write any file.
 //!
 //! Unlike a server, a companion keeps running as the user who mounted, since only that user may use
-//! the mount. Steps that the kernel or a container refuses are left out: a companion reads no
-//! image.
+//! the mount. Steps that the kernel or a container refuses are left out, which is acceptable
+//! because a companion reads no image.
 
 use std::os::fd::OwnedFd;
 

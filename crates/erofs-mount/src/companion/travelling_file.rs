@@ -29,7 +29,8 @@ pub fn path_beside(image: &Path) -> PathBuf {
 
 /// Opens the profile beside an image file, before anything is mounted over it. Symlinks are
 /// followed. Only regular files are opened, because opening a device could have side effects, and a
-/// FIFO would block. The handle of anything else cannot be read, and its reader reports why.
+/// FIFO would block. Anything else is opened only as a handle; reading the handle fails, and the
+/// reader reports why.
 pub(crate) fn beside(request: &MountRequest) -> Option<OwnedFd> {
     let image = &request.image;
     let has_path = remote::url(image).is_none() && !request.is_standard_input();

@@ -2,9 +2,10 @@
 //!
 //! Closing the last descriptor of `/dev/fuse` would do the same, but a killed server may never
 //! close it: its thread that stores pages (FUSE_NOTIFY_STORE) may wait, unkillable, for a page
-//! whose read no thread will answer. The helper notices that the socket closes, because that thread
-//! has closed it in its own table. Neither a pidfd (even with PIDFD_THREAD, since Linux 6.15) nor
-//! the parent-death signal (dropped if the server may not signal the helper) comes in time.
+//! whose read no thread will answer. The helper still notices that the socket closes, because that
+//! thread has its own descriptor table and has closed the socket there. Neither a pidfd (even with
+//! PIDFD_THREAD, since Linux 6.15) nor the parent-death signal (dropped if the server may not
+//! signal the helper) would report the death in time.
 
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
@@ -48,7 +49,7 @@ impl Connection {
     }
 }
 
-/// Opens the `abort` file of a connection, which belongs to the user who mounted.
+/// Opens the `abort` file of a connection. The file belongs to the user who mounted.
 pub(crate) fn abort_file(device: &str) -> std::io::Result<std::fs::File> {
     let number = device.rsplit(':').next().unwrap_or(device);
     let path = format!("/sys/fs/fuse/connections/{number}/abort");

@@ -1,4 +1,4 @@
-//! Mounts as root by fsopen(2) and related calls, which identify the new mount even if several
+//! Mounts as root through fsopen(2) and related calls, which identify the new mount even if several
 //! programs mount at one place at the same time. mount(2) is used only where these calls fail.
 
 use std::ffi::CString;

@@ -17,7 +17,8 @@ pub(crate) enum ExpectedMount {
         mountpoint: PathBuf,
         /// The mounts that were already at the path.
         before: Vec<Entry>,
-        /// Whether the mount is made by the kernel's calls, not by fusermount3.
+        /// Whether this process makes the mount through system calls, rather than through
+        /// fusermount3.
         direct: bool,
     },
 }

@@ -149,7 +149,8 @@ fn is_heard_before(file: impl AsFd, deadline: Instant) -> bool {
     matches!(first_ready(&watched, Some(left)), Ok(Some(_)))
 }
 
-/// Kills the program, which is permitted because its real user is this one; returns the error.
+/// Kills the program, which is permitted because its real user is that of this process; returns the
+/// error.
 fn given_up(mut helper: Child, mountpoint: &Path) -> Error {
     let _ = helper.kill();
     let pid = helper.id();
@@ -177,8 +178,8 @@ fn refused(mountpoint: &Path, output: &[u8]) -> Error {
     }
 }
 
-/// Adds a remedy, because the program says neither what is wrong with the device nor where the
-/// table of mounts comes from.
+/// Adds a remedy, because the program's message says neither what is wrong with the device nor what
+/// the mount table should be.
 fn with_remedy(message: String) -> String {
     let remedies = [
         ("/dev/fuse: Permission denied", OPEN_TO_EVERYONE),

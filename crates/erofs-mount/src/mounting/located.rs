@@ -1,6 +1,6 @@
-//! Holds a mount through its parent directory, so that exactly the mount that the table named is
-//! unmounted there. Users who own directories on the mount's path can redirect the path at any
-//! time.
+//! Holds a mount through a descriptor of its parent directory, so that exactly the mount found in
+//! the table is unmounted: users who own directories on the mount's path can redirect the path at
+//! any time.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -18,8 +18,8 @@ use erofs_fuse::error::Error;
 /// A mount that is the topmost one at its place.
 pub(crate) struct Located {
     id: u64,
-    /// Descriptor of its parent directory, in which the mount point cannot be renamed while a mount
-    /// is there.
+    /// Descriptor of its parent directory, in which the mount point cannot be renamed while
+    /// something is mounted on it.
     around: OwnedFd,
     name: PathBuf,
 }

@@ -1,4 +1,4 @@
-//! Makes one mount and removes it: as root by the kernel's calls, otherwise through fusermount3.
+//! Makes one mount and removes it: as root through system calls, otherwise through fusermount3.
 //!
 //! Only the mount that was made here is unmounted, whatever is at its path by then ([`Mounted`]).
 //! Likewise, `erofast umount` unmounts exactly the mount that it examined ([`located`]). A mount

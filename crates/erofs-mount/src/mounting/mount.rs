@@ -1,4 +1,4 @@
-//! Mounting: as root by the kernel's own calls, otherwise through fusermount3.
+//! Mounting: as root through system calls, otherwise through fusermount3.
 
 use rustix::io::Errno;
 

@@ -17,7 +17,7 @@ pub(crate) struct Mounted {
     /// Absolute, without symlinks.
     pub(crate) mountpoint: PathBuf,
     pub(crate) id: MountId,
-    /// Whether the mount was made by the kernel's calls, not by fusermount3.
+    /// Whether the mount was made through system calls, rather than through fusermount3.
     direct: bool,
 }
 
@@ -90,7 +90,7 @@ impl Mounted {
         if !self.direct {
             return Ok(());
         }
-        // Opening the mount is a use too. It removes any earlier mark, with which the call below
+        // Opening the mount is a use too. It removes any earlier mark; otherwise the call below
         // would unmount the mount.
         drop(self.topmost()?);
         match self.expire() {
@@ -99,11 +99,11 @@ impl Mounted {
         }
     }
 
-    /// Unmounts the mount: as root, if it was not used since [`mark`](Self::mark); otherwise, if it
-    /// is not in use.
+    /// Unmounts the mount: for root, if it has not been used since [`mark`](Self::mark); for other
+    /// users, if it is not in use.
     ///
     /// This works by path, since a descriptor would count as a use. Another mount that appears at
-    /// this path meanwhile is safe, because the kernel's first MNT_EXPIRE only marks a mount.
+    /// this path in the meantime is safe, because the first MNT_EXPIRE on a mount only marks it.
     pub(crate) fn expire(&self) -> Result<(), Error> {
         match self.place()? {
             Place::Unmounted => Ok(()),
@@ -117,7 +117,7 @@ impl Mounted {
     }
 
     /// Aborts the connection with MNT_FORCE of umount(2), as root. The mount stays, since the
-    /// descriptor of this call keeps it busy.
+    /// descriptor that this call uses keeps it busy.
     pub(crate) fn force_abort(&self) -> Result<(), Error> {
         let table = table::read()?;
         let entry = self.id.find(&table);

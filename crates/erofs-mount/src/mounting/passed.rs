@@ -16,7 +16,7 @@ use erofs_fuse::request::MountRequest;
 /// Device number of `/dev/fuse`, from Documentation/admin-guide/devices.txt.
 const FUSE_DEVICE: (u32, u32) = (10, 229);
 
-/// Rejects options that require a mount of our own.
+/// Rejects options that require the mount to be made here.
 pub(crate) fn check(request: &MountRequest) -> Result<(), Error> {
     let profile = request.options.profile.as_ref();
     let refuse = |why| Err(Error::mountpoint(&request.mountpoint, why));

@@ -10,7 +10,7 @@ use super::table::{self, Entry, answer_within};
 use erofs_fuse::error::Error;
 use erofs_fuse::request::FSTYPE;
 
-/// How long the servers along the path may take.
+/// How long resolving a path may take.
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// The topmost mount at a path, of any filesystem; `None` if nothing is mounted.
@@ -64,8 +64,8 @@ pub(crate) fn answers<T: Send + 'static>(
     })
 }
 
-/// The absolute path of a mount point, whose last component cannot be resolved if its daemon is
-/// dead.
+/// The absolute path of a mount point. If the mount's daemon is dead, the last component cannot be
+/// resolved and is left as it is.
 fn absolute(path: &Path) -> Result<PathBuf, Error> {
     if let Ok(real) = std::fs::canonicalize(path) {
         return Ok(real);

@@ -79,7 +79,7 @@ fn usable_mountpoint(path: &Path) -> Result<PathBuf, Error> {
     Ok(real)
 }
 
-/// Whether the daemon of the mount at `path` died. A child process asks, because a thread that
+/// Whether the daemon of the mount at `path` has died. A child process asks, because a thread that
 /// waits for a server that never answers would keep this process from ever forking.
 fn is_dead(path: &Path) -> bool {
     let Some((end, _)) = std::io::pipe().ok().filter(|_| !table::has_no_mount(path)) else {

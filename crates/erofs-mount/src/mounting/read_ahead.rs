@@ -9,7 +9,7 @@ use erofs_fuse::error::{Error, needs_root};
 use erofs_fuse::options::{MountOptions, READ_AHEAD_KB};
 
 /// Read-ahead in KiB while a profile is recorded: the kernel's default for any mount. With larger
-/// windows, launches would need a smaller part of each.
+/// windows, a launch would use a smaller part of each one.
 const RECORDED_KB: u32 = 128;
 
 /// Sets the read-ahead of a mount, which only root may do. A refusal is an error only if a value

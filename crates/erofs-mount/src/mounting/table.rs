@@ -67,7 +67,7 @@ pub(crate) fn at(path: &Path) -> Result<Vec<Entry>, Error> {
     Ok(table)
 }
 
-/// Whether certainly nothing is mounted at `path`. Always false before Linux 5.8.
+/// Whether it is certain that nothing is mounted at `path`. Always false before Linux 5.8.
 pub(crate) fn has_no_mount(path: &Path) -> bool {
     let is_root = |place: OwnedFd| {
         let status = status(place, StatxFlags::empty())?;
@@ -134,7 +134,8 @@ pub(crate) fn own() -> Result<Vec<Entry>, Error> {
     Ok(own.cloned().collect())
 }
 
-/// Where the cgroups of a version 1 controller are mounted; with an empty name, those of version 2.
+/// The directory where the cgroups of a version 1 controller are mounted or, if the name is empty,
+/// those of version 2.
 pub(crate) fn cgroup_folder(controller: &str) -> Option<PathBuf> {
     let mut table = read().ok()?.into_iter();
     let entry = table.find(|entry| match controller {
@@ -169,9 +170,9 @@ pub(crate) fn covered_notice(path: &Path) -> Option<String> {
     })
 }
 
-/// Whether the daemon of the mount at `path` died. Uses statfs(2), which always asks the daemon;
-/// attributes and directories may still come from the kernel's caches. A daemon that does not
-/// answer is not dead.
+/// Whether the daemon of the mount at `path` has died. Uses statfs(2), which always asks the
+/// daemon; attributes and directories may still come from the kernel's caches. A daemon that does
+/// not answer is not dead.
 pub(crate) fn is_dead(path: &Path) -> bool {
     let path = path.to_owned();
     answer_within(ANSWER, move || says_dead(&path)) == Some(true)
@@ -195,12 +196,13 @@ pub(crate) fn answer_within<T: Send + 'static>(
 }
 
 /// Opens a handle on the file at `path`. Unlike statfs(2) or statx(2) on the path, this does not
-/// trigger an automount: systemd's would wait for the mount that is just being made there.
+/// trigger an automount, which under systemd would wait for the very mount that is being made at
+/// that path.
 pub(crate) fn handle(path: &Path) -> Result<OwnedFd, Errno> {
     rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// The result of statx(2) on a handle, without a request to the server behind it.
+/// The result of statx(2) on a handle. No request is sent to the server behind it.
 pub(crate) fn status(handle: impl AsFd, fields: StatxFlags) -> Result<Statx, Errno> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     statx(handle, c"", flags, fields)
@@ -236,7 +238,7 @@ fn parse(line: &[u8]) -> Option<Entry> {
     })
 }
 
-/// `user_id=N` among the options of a FUSE mount.
+/// The value of `user_id=N` among the options of a FUSE mount.
 fn user_id(options: &[u8]) -> Option<u32> {
     let mut options = options.split(|byte| *byte == b',');
     let number = options.find_map(|option| option.strip_prefix(b"user_id="))?;
@@ -289,7 +291,7 @@ mod tests {
         let has_no_mount = |path: &str| has_no_mount(Path::new(path));
         assert!(!has_no_mount("/proc"));
         assert!(!has_no_mount("/proc/does-not-exist"));
-        // Before Linux 5.8, nothing is known of any path.
+        // Before Linux 5.8, the kernel says nothing about any path.
         let root = std::fs::File::open("/proc").unwrap();
         let status = status(root, StatxFlags::empty()).unwrap();
         let known = status.stx_attributes.contains(StatxAttributes::MOUNT_ROOT);

@@ -1,9 +1,9 @@
 //! Asks the servers of other users one question at a time.
 //!
 //! A server that takes a request and never answers it blocks the requesting process until the
-//! server ends, even if that process is killed. So root asks another user's server only if no other
-//! process of root is waiting for that server. Thus at most one process hangs, however often the
-//! server is asked.
+//! server ends, even if that process is killed. Therefore root asks another user's server only if
+//! no other process of root is waiting for that server, so at most one process hangs, however often
+//! root asks.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};

@@ -15,11 +15,11 @@ use super::users::Users;
 use erofs_fuse::error::Error;
 use erofs_fuse::request::FSTYPE;
 
-/// How long a program may use a mount to read its counters.
+/// How long to wait for programs that use a mount only for a moment, such as to read its counters.
 const MOMENT: Duration = Duration::from_secs(1);
 
-/// How long a server may take to end after its helper was killed. A server that runs longer belongs
-/// to another mount.
+/// How long a server may take to end after its helper has been killed. A server that is still alive
+/// after that belongs to another mount.
 const DYING: Duration = Duration::from_secs(2);
 
 /// Unmounts an erofast mount; with `lazy` immediately, even if the mount is busy. Returns the

@@ -17,7 +17,7 @@ use rustix::fs::{AtFlags, CWD, StatxFlags, makedev, statx};
 
 use super::table;
 
-/// Maximum number of programs that are named; there may be more.
+/// Maximum number of programs that are listed by name.
 const NAMED: usize = 5;
 
 /// Time limit, far longer than reading `/proc` takes if nothing blocks.
@@ -130,8 +130,8 @@ fn device_of(directory: impl AsFd, path: &Path) -> Option<u64> {
     Some(makedev(status.stx_dev_major, status.stx_dev_minor))
 }
 
-/// Whether a line of maps has this device. Fields: addresses, rights, offset, device in
-/// hexadecimal, and more.
+/// Whether the process has a mapping of a file on this device. Fields of a line: addresses, rights,
+/// offset, device in hexadecimal, and more.
 fn maps(process: &Path, device: u64) -> bool {
     let maps = fs::read(process.join("maps")).unwrap_or_default();
     let number = |text| u32::from_str_radix(text, 16).ok();

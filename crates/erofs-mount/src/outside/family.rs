@@ -1,4 +1,4 @@
-//! A child of this process and its descendants: whether they run, and how to end them.
+//! A child of this process and its descendants: finds out whether they run, and ends them.
 
 use rustix::process::{Pid, Signal};
 
@@ -11,7 +11,7 @@ pub(crate) struct Family(Process);
 /// The result of one check of these processes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Look {
-    /// Number of context switches of their threads, which grows whenever a thread runs.
+    /// Number of context switches of their threads; it grows whenever a thread runs.
     pub(crate) switches: u64,
     /// Description of a process that cannot run, with the remedy.
     pub(crate) stopped: Option<String>,

@@ -77,7 +77,7 @@ impl Process {
     pub(super) fn why_idle(&self) -> Option<String> {
         self.why_stopped().or_else(|| {
             let waits = self.state() == Some('D');
-            waits.then(|| "is in a frozen cgroup, or waits for a device".to_owned())
+            waits.then(|| "is in a frozen cgroup, or is waiting for a device".to_owned())
         })
     }
 
@@ -137,7 +137,7 @@ impl Process {
             .collect()
     }
 
-    /// How many times the threads of the process were scheduled.
+    /// How many times the threads of the process have been scheduled.
     pub(super) fn switches(&self) -> u64 {
         let threads = self.threads().into_iter();
         let status = threads.map(|thread| self.text(&format!("task/{thread}/status")));
@@ -160,7 +160,7 @@ impl Process {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         let mut bytes = Vec::new();
         if let Ok(file) = openat(&self.folder, name, flags, Mode::empty()) {
-            // Parts that cannot be read are not evidence.
+            // If reading fails, the bytes read so far are returned.
             let _ = File::from(file).take(LONGEST).read_to_end(&mut bytes);
         }
         String::from_utf8_lossy(&bytes).into_owned()
@@ -181,7 +181,7 @@ impl Process {
         paths.filter(is_shown).collect()
     }
 
-    /// The numbers that name the entries of one of its folders.
+    /// The names, which are numbers, of the entries of a folder below the process's folder.
     fn names(&self, folder: &str) -> Vec<String> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = openat(&self.folder, folder, flags, Mode::empty());

@@ -41,7 +41,7 @@ fn is_plausible(value: &Value) -> bool {
     match value {
         Value::Number(number) => number.as_u64().is_none_or(|number| number <= LARGEST),
         Value::Array(list) => list.len() <= LONGEST && list.iter().all(is_plausible),
-        // Hostile images have faults at arbitrary places. These numbers are not added up.
+        // In a hostile image, faults may have any inode number and address; these are not added up.
         Value::Object(fields) => fields
             .iter()
             .all(|(name, value)| ["nid", "address"].contains(&&**name) || is_plausible(value)),

@@ -1,5 +1,6 @@
 //! Sends a query about a mount (described in [`erofs_fuse::queries`]). The server may be dead or
-//! stopped, or belong to another user, so this code neither trusts the server nor waits for it.
+//! stopped, or belong to another user, so this code neither trusts the server nor waits for it
+//! without a limit.
 
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -21,7 +22,7 @@ const ANSWER: Duration = Duration::from_secs(5);
 /// claim any size.
 const MOST_BYTES: usize = 64 << 20;
 
-/// How many times another program's query may replace the copy before that is an error.
+/// How many times the copy may be replaced by another program's query before this query fails.
 const ATTEMPTS: usize = 16;
 
 /// Gets the whole value of a query.
@@ -49,8 +50,8 @@ pub(crate) fn get(mountpoint: &Path, number: u8) -> Result<Vec<u8>, Error> {
     Err(Error::mountpoint(mountpoint, why))
 }
 
-/// Whether the mount belongs to another user. The error does not prove it, because a server may
-/// answer its own user, or root, with the same error.
+/// Whether the mount belongs to another user. The error alone does not prove that, because a server
+/// may answer its own user, or root, with the same error.
 fn is_of_another_user(mountpoint: &Path) -> bool {
     let mount = top_mount(mountpoint).ok().flatten();
     let user = rustix::process::getuid().as_raw();

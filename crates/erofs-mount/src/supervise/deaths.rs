@@ -14,18 +14,18 @@ use crate::child::ChildProcess;
 /// if no server has answered a request for [`WITHIN`]. A request that was being served at this many
 /// consecutive deaths, whatever their cause, is refused.
 ///
-/// A kill is no evidence of a fault in the server: at any rate of kills the mount stays as long as
-/// servers answer requests in between. The time limit ends a mount whose servers lack the memory to
-/// start.
+/// A kill is no evidence of a fault in the server: however frequent kills are, the mount stays as
+/// long as servers answer requests in between. The time limit ends a mount whose servers lack the
+/// memory to start.
 const MOST: usize = 5;
 const WITHIN: Duration = Duration::from_secs(10);
 
 /// Initial and maximum pause before starting a server after one that answered no request.
 const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(250)];
 
-/// How long the start of the next server waits for the last one's exit status. Each further death
-/// multiplies this time by four: on a busy machine one request killed five servers before the first
-/// exit status was known.
+/// How long to wait for the exit status of the last server before starting the next one. Each
+/// further death multiplies this time by four: on a busy machine, one request killed five servers
+/// before the first exit status was known.
 const PATIENCE: Duration = Duration::from_millis(5);
 
 /// The state that a server had reached when it died.
@@ -173,7 +173,7 @@ impl Deaths {
         twice
     }
 
-    /// Returns the requests that are at fault for a second crash. Other deaths are no request's
+    /// Returns the requests that are to blame for a second crash. Other deaths are no request's
     /// fault: SIGKILL comes from outside or from the OOM killer.
     fn convict(&mut self, status: ExitStatus, taken: Vec<TakenRequest>) -> Vec<TakenRequest> {
         self.last = Some(status);
@@ -217,7 +217,7 @@ impl Deaths {
         self.failed.len() >= MOST || is_silent
     }
 
-    /// Describes the deaths, for the line that states why a mount ends.
+    /// Describes the deaths, for the line that says why the mount has ended.
     pub(crate) fn describe(&self) -> String {
         let (count, seconds) = (self.recent.len(), WITHIN.as_secs());
         let how = self

@@ -3,7 +3,7 @@
 //! A server in its sandbox can neither mount nor unmount, so the mount helper does both for it. The
 //! helper never reads an image.
 //!
-//! 1. The helper forks the server, whose standard input is a socket ([`server`]).
+//! 1. The helper forks the server, which gets a socket as its standard input ([`server`]).
 //! 2. The helper takes one [request](erofs_fuse::protocol) at a time from the socket and answers it
 //!    ([`supervisor`]). The answer to `Mount` carries the descriptor of `/dev/fuse`.
 //! 3. When the server dies, the helper forks another server, for which it keeps files and

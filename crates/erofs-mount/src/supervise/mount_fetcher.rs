@@ -19,7 +19,7 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_secs(1)]
 /// The fetcher of one mount.
 #[derive(Debug)]
 pub(crate) struct MountFetcher {
-    /// Set once a file of the mount is at a URL.
+    /// Set once a file at a URL has been opened.
     kept: Option<Kept>,
     ends: Vec<OwnedFd>,
 }
@@ -27,7 +27,7 @@ pub(crate) struct MountFetcher {
 #[derive(Debug)]
 struct Kept {
     fetcher: Fetcher,
-    /// Maps the number of each file in the mount to its number in the fetcher.
+    /// Maps each file's number in the mount to its number in the fetcher.
     images: BTreeMap<usize, usize>,
     /// The additional files that the manifests of images list, in the order in which they were
     /// opened.
@@ -41,8 +41,9 @@ struct Kept {
 }
 
 impl MountFetcher {
-    /// Starts no process yet: a fetcher is started when the first file is opened. Once one of
-    /// `ends` is readable or its other end is closed, no process waits for an image any more.
+    /// Starts no process yet: a fetcher is started when the first file is opened. When one of
+    /// `ends` becomes readable, or its other end is closed, this shows that no process is waiting
+    /// for an image any more.
     pub(crate) fn new(ends: Vec<OwnedFd>) -> Self {
         Self { kept: None, ends }
     }
@@ -99,8 +100,8 @@ impl MountFetcher {
         self.kept.iter().flat_map(|kept| &kept.listed)
     }
 
-    /// The descriptor of the fetcher, which is readable if the fetcher has sent a message or is
-    /// dead; `None` if no fetcher is running.
+    /// The descriptor of the fetcher; it is readable if the fetcher has sent a message or is dead.
+    /// `None` if no fetcher is running.
     pub(crate) fn watched(&self) -> Option<BorrowedFd<'_>> {
         let alive = self.kept.as_ref().filter(|kept| kept.due.is_none());
         alive.map(|kept| kept.fetcher.as_fd())
@@ -120,7 +121,7 @@ impl MountFetcher {
         }
     }
 
-    /// Takes a message from the fetcher, which may be a line for the log. Call this once
+    /// Takes a message, such as a line for the log, from the fetcher. Call this once
     /// [`watched`](Self::watched) is readable.
     pub(crate) fn hear(&mut self, log: &Log) {
         let Some(kept) = &mut self.kept else { return };

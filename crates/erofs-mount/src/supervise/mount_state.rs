@@ -43,10 +43,11 @@ pub(crate) struct MountState {
     looks_ahead: bool,
     /// A copy of the mount, until the companion has it.
     copy: Option<OwnedFd>,
-    /// The decoded bytes of launches until they are requested; then their writer, until its first
-    /// packet; then its process.
+    /// The file of the decoded bytes of launches, until the server asks to write it.
     decoded: Option<DecodedFile>,
+    /// The keeper of that file, until its first packet arrives.
     keeper: Option<DecodedKeeper>,
+    /// The keeper's process, which starts when that packet arrives.
     keeping: Option<ChildProcess>,
     /// Held until the handshake is complete.
     uring_guard: Option<EnableUringGuard>,
@@ -146,8 +147,8 @@ impl MountState {
         }
     }
 
-    /// The version of the requested file; `None` if it is not a file, or the server does not know
-    /// versions.
+    /// The version of the requested file; `None` if something else is requested, or if the server
+    /// does not know versions.
     pub(crate) fn version(&self, request: Request) -> Option<Version> {
         match request {
             Request::Open {
@@ -187,7 +188,7 @@ impl MountState {
         Ok(theirs)
     }
 
-    /// Gets or creates the companion of the mount, whose process is started later.
+    /// Gets or creates the companion of the mount. The companion's process is started later.
     fn companion(&mut self) -> Result<&CompanionOfMount, Error> {
         let companion = match self.companion.take() {
             Some(companion) => companion,
@@ -199,8 +200,8 @@ impl MountState {
         Ok(self.companion.insert(companion))
     }
 
-    /// Starts the companion of a mount that was just made. Meanwhile the server does the handshake,
-    /// for which the companion's first request waits.
+    /// Starts the companion of a mount that was just made. Meanwhile the server does the handshake;
+    /// the companion's first request waits until that is complete.
     pub(crate) fn start_companion(&mut self) {
         let copy = self.copy.take();
         if let Some(companion) = &mut self.companion
@@ -261,8 +262,8 @@ impl MountState {
         held.transpose().map_err(Error::io("a descriptor"))
     }
 
-    /// Writes to the record. If there is no memory for that, the commands know less about the
-    /// mount.
+    /// Writes to the record. If there is no memory for that, commands such as `erofast stat` know
+    /// less about the mount.
     fn note(&mut self, write: impl FnOnce(&mut MountRecord) -> io::Result<()>) {
         if let Some(record) = &mut self.record {
             let _ = write(record);
@@ -292,7 +293,7 @@ impl MountState {
         Ok(())
     }
 
-    /// The descriptor of the device, which reports an error once the connection has ended.
+    /// The descriptor of the device; it reports an error once the connection has ended.
     pub(crate) fn device(&self) -> Option<&OwnedFd> {
         let mounted = self.mounted.as_ref();
         mounted.map(|(_, connection)| connection.device())
@@ -330,7 +331,7 @@ impl MountState {
         }
     }
 
-    /// The keeper of decoded bytes, whose process is started when the descriptor is readable.
+    /// The keeper of decoded bytes. Its process is started when its descriptor becomes readable.
     pub(crate) fn keeper(&self) -> Option<&DecodedKeeper> {
         self.keeper.as_ref()
     }

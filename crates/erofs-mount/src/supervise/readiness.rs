@@ -13,11 +13,11 @@ use rustix::io::Errno;
 
 use erofs_fuse::error::Error;
 
-/// The message for the process that waits for the mount, which reads it once or twice.
+/// The message for the process that waits for the mount. That process may read it twice.
 pub(crate) const READY: &[u8] = b"ready\n";
 
-/// Informs the process that waits for the mount, which continues when every copy of the pipe is
-/// closed.
+/// Informs the process that waits for the mount. That process continues when every copy of the pipe
+/// is closed.
 pub(crate) fn report_ready(null: &OwnedFd) -> Result<(), Error> {
     let mut pipe = std::io::stdout();
     pipe.write_all(READY)
@@ -35,9 +35,8 @@ pub(crate) struct Readiness {
 impl Readiness {
     /// Connects to the receivers.
     ///
-    /// # Errors
-    /// Returns an error if the descriptor is not open, or if it is a standard stream of a mount in
-    /// the background, which the mount itself uses.
+    /// # Errors Returns an error if the descriptor is not open, or if it is a standard stream and
+    /// the mount is in the background, where it uses these streams itself.
     pub(crate) fn new(ready_fd: Option<u32>, foreground: bool) -> Result<Self, Error> {
         if let Some(number) = ready_fd.filter(|number| *number < 3 && !foreground) {
             let why = format!("ready_fd={number}: must be 3 or more for a background mount");

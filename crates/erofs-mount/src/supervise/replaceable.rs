@@ -1,4 +1,5 @@
-//! Files, descriptors and memory that the helper keeps for the next server after a death.
+//! Files, descriptors and memory that the helper keeps so that another server can take over after a
+//! death.
 
 use std::fs::File;
 use std::io;

@@ -26,8 +26,9 @@ use erofs_fuse::poll::{first_ready, has_ended};
 use erofs_fuse::protocol::{Order, ignores_signals, send_order};
 use erofs_fuse::request::{MountRequest, Start};
 
-/// A function that runs in a fork of this process, whose standard input is the socket. The function
-/// mounts the image or takes over another server's mount, serves it, and returns the exit status.
+/// A function that runs in a fork of this process that has the socket as its standard input. The
+/// function mounts the image or takes over another server's mount, serves it, and returns the exit
+/// status.
 pub(crate) type Serve = fn(&MountRequest, Log, Start) -> u8;
 
 /// How a server is started.
@@ -155,7 +156,7 @@ fn is_program(path: &Path) -> bool {
 pub(super) struct Server {
     /// The socket for its requests. The socket closes when all serving threads have ended.
     pub(super) socket: OwnedFd,
-    /// The process; `None` once it is waited for elsewhere.
+    /// The process; `None` once another owner waits for its end.
     child: Option<ChildProcess>,
     /// Delivers a descriptor of the program, if the server was started as the installed program.
     /// Only a fork of this process has the other end, until it executes that program.
@@ -201,9 +202,10 @@ impl Server {
         child.map_or(Ok(()), |child| child.signal(signal))
     }
 
-    /// Kills the server, and waits for its serving threads to end. Without the right to kill the
-    /// server (root without CAP_KILL), asks it to exit. A server that is killed in a frozen cgroup,
-    /// or while it waits for a device, executes nothing more, so the wait is limited to [`DEATH`].
+    /// Kills the server, and waits for its serving threads to end. If this process has no right to
+    /// kill the server (as root without CAP_KILL), asks it to exit. A server that is killed in a
+    /// frozen cgroup, or while it waits for a device, executes nothing more, so the wait is limited
+    /// to [`DEATH`].
     ///
     /// # Errors
     /// Returns an error if the server may not be killed and did not exit when asked.
@@ -255,7 +257,8 @@ impl Server {
         self.child.take()
     }
 
-    /// Whether the server sends a request or ends before `deadline`.
+    /// Waits for the server to send a request or to end; returns false if it has done neither by
+    /// `deadline`.
     fn is_heard_before(&self, deadline: Instant) -> bool {
         let left = deadline.saturating_duration_since(Instant::now());
         let watched = [(self.socket.as_fd(), PollFlags::IN)];
@@ -296,8 +299,8 @@ fn why_ended(status: ExitStatus) -> String {
     }
 }
 
-/// Opens the program and sends it to the parent; called in a child, since opening it may wait for
-/// the mount, which the helper must not do.
+/// Opens the program and sends it to the parent; called in a child, because opening a program may
+/// have to wait for the mount, and the helper must not wait for it.
 fn send_program(path: &Path, sender: &OwnedFd) {
     // If this fails, the next server is a fork.
     if let Ok(program) = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {

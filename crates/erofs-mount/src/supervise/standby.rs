@@ -6,8 +6,8 @@
 //! and starts another one, as the helper does after a death of the server. So its state cannot be
 //! out of date, and it makes no difference whether the server has died too.
 //!
-//! The next standby exists before the previous one is retired. If the helper dies between the two,
-//! the standby that gets the only byte of a second pipe takes over, and the other ends.
+//! The next standby exists before the previous one is retired. If the helper dies while both exist,
+//! the standby that gets the only byte of a second pipe takes over, and the other one ends.
 
 use std::io::pipe;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -31,8 +31,8 @@ pub(super) struct Standby {
 }
 
 impl Standby {
-    /// Starts a standby in place of `last`: a fork that runs `child` with all descriptors that this
-    /// process has now, and exits with the result of `child`.
+    /// Starts a standby in place of `last`: a fork that has all descriptors that this process has
+    /// now, runs `child`, and exits with its result.
     pub(super) fn start(
         last: Option<&Standby>,
         child: impl FnOnce() -> i32,

@@ -24,7 +24,7 @@ use erofs_fuse::poll::first_ready;
 use erofs_fuse::protocol::{self, Answer, Request};
 use erofs_fuse::request::MountRequest;
 
-/// How long a new server of an upgrade may take to open its image and ask for the mount.
+/// How long the new server of an upgrade may take to open its image and ask for the mount.
 const UPGRADE: Duration = Duration::from_secs(60);
 
 /// How long the program of an upgrade may take to ask for the mount of a server that died. A
@@ -34,8 +34,8 @@ const REPLACEMENT: Duration = Duration::from_secs(5);
 /// Interval between checks of processes that are dying.
 const REAP: Duration = Duration::from_millis(100);
 
-/// Time for a server to end after its mount is gone. Programs that use the mount get two of these
-/// seconds.
+/// How long a server may take to end after its mount is gone. This includes up to two seconds for
+/// programs that still use the mount.
 const END: Duration = Duration::from_secs(5);
 
 /// Starts the server of a mount, and acts as its mount helper until the mount ends. `serve` is
@@ -95,7 +95,8 @@ pub(crate) fn run(request: MountRequest, serve: Serve) -> Result<(), Error> {
     helper.run()
 }
 
-/// Signals do not end the helper of a mount: it outlives the server so that it can clean up.
+/// The signals that the helper receives through descriptors. They do not kill it: it outlives the
+/// server so that it can clean up.
 struct Signals {
     /// Receives the signals that request the end of the mount; `None` while there is nothing to
     /// clean up.
@@ -155,14 +156,15 @@ struct Helper {
     /// Whether an upgrade was requested. The upgrade waits until the server has the mount.
     upgrade_wanted: bool,
     /// Whether the server is stopped. A stopped server cannot notice the end of its mount, so this
-    /// process then polls the device. Otherwise this process does not, because each request would
-    /// wake it.
+    /// process polls the device in its place. Otherwise it does not poll the device, because each
+    /// request would wake it.
     server_has_stopped: bool,
-    /// When to kill the server: it was asked to end, or its mount is gone.
+    /// When to kill the server, which was asked to end or has lost its mount.
     kill_at: Option<Instant>,
-    /// The reason why the server ended, as it reported it.
+    /// The reason that the server reported for its end.
     failure: Option<String>,
-    /// Whether a signal arrived before the mount was served; this process then dies of that signal.
+    /// Whether a signal arrived before the mount was served; if so, this process dies of that
+    /// signal in the end.
     signalled: bool,
 }
 
@@ -181,7 +183,8 @@ impl Helper {
             }
         }
         let is_unheard = self.is_served() && !self.servers.request.foreground;
-        // Call this first: threads of a dead server may wait for requests, which this call ends.
+        // Call this first: threads of a dead server may be waiting for requests, which this call
+        // ends.
         let exited = self.state.server_exited();
         if let Some(standby) = self.standby.take() {
             standby.retire();
@@ -311,8 +314,8 @@ impl Helper {
         }
     }
 
-    /// Detaches the mount from the tree, and ends the server, because a stopped server can do
-    /// neither itself.
+    /// Detaches the mount from the tree and ends the server. The helper does both because a stopped
+    /// server can do neither.
     fn end(&mut self) {
         if let Err(error) = self.state.detach() {
             self.servers.report(&error.to_string());
@@ -391,8 +394,8 @@ impl Helper {
         Ok(())
     }
 
-    /// Starts a server while no other serves the mount. Returns whether the new server has already
-    /// asked for the mount.
+    /// Starts a server for a mount that currently has none. Returns whether the new server has
+    /// already asked for the mount.
     fn start_replacement(&mut self) -> Result<bool, Error> {
         if let How::Program(_) = self.next {
             let started = match self.deaths.came_twice_since(self.upgraded) {
@@ -453,7 +456,7 @@ impl Helper {
         answered
     }
 
-    /// Starts a standby with the current state of this process, and then ends the previous standby.
+    /// Starts a standby with the current state of this process, then ends the previous standby.
     fn renew_standby(&mut self) {
         if !self.servers.request.options.standby || !self.state.is_replaceable() {
             return;
@@ -461,7 +464,7 @@ impl Helper {
         let last = self.standby.take();
         match self.start_standby(last.as_ref()) {
             Ok(next) => self.standby = Some(next),
-            // The next such request tries again.
+            // The next request of this kind tries again.
             Err(error) => self.servers.report(&error.to_string()),
         }
         self.deaths.expect(last.map(Standby::retire));
@@ -565,9 +568,10 @@ impl Helper {
         self.state.upgrade_ends(&handed_over);
     }
 
-    /// Starts a server and waits at most `limit` for it to ask for the mount. A program that cannot
-    /// do so ends, crashes or stays silent. With `serving`, the current server is answered in the
-    /// meantime, and the wait ends if that server ends or a signal requests the end of the mount.
+    /// Starts a server and waits at most `limit` for it to ask for the mount. A program that is
+    /// unable to ask may exit, crash or stay silent. With `serving`, the current server is answered
+    /// in the meantime, and the wait ends if that server ends or a signal requests the end of the
+    /// mount.
     fn start_until_it_asks(
         &mut self,
         how: &How,
@@ -613,7 +617,8 @@ impl Helper {
         )))
     }
 
-    /// Kills the old server. The kernel sends its unanswered requests to the new one.
+    /// Kills the old server. The kernel then sends the requests that the old server left unanswered
+    /// to the new one.
     fn hand_over(&mut self, server: Server) -> Result<(), Error> {
         if let Err(error) = self.server.kill() {
             self.discard(server);

@@ -1,4 +1,4 @@
-//! Images built by the tests from trees whose every byte is known.
+//! Images that the tests build from trees in which every byte is known.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
@@ -49,7 +49,7 @@ impl BuiltImage {
         })
     }
 
-    /// Builds a tree of `count` directories, `00/01`, `00/02` and so on, of ten files each.
+    /// Builds a tree of `count` directories, `00/01`, `00/02` and so on, with ten files each.
     pub fn of_directories(name: &str, count: usize) -> Option<Self> {
         Self::of(name, &[], |tree| {
             for number in 0..count {
@@ -124,7 +124,7 @@ fn mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// Generates pieces of words, noise and zeros, at most `most` bytes.
+/// Generates up to `most` bytes of words, noise and zeros.
 fn content(seed: u64, most: usize) -> Vec<u8> {
     let mut random = Random::new(seed);
     let length = match random.below(4) {

@@ -26,7 +26,7 @@ fn companion_of(helper: Pid) -> Option<Pid> {
     Pid::from_raw(children.find(is_one)?.parse().ok()?)
 }
 
-/// A mount that learns into a file, which is removed at the end.
+/// A mount that stores what it learns in a file, which is removed at the end.
 struct Learning {
     place: Place,
     file: std::path::PathBuf,
@@ -56,7 +56,7 @@ impl Learning {
         found.unwrap()
     }
 
-    /// Reads a file, and returns what the mount has learned about the file by its end.
+    /// Reads a file, ends the mount, and returns what the mount has learned about the file.
     fn learned(self) -> Learned {
         let path = self.place.path.join("data/mixed-200000");
         assert_eq!(fs::read(path).unwrap().len(), 200_000);

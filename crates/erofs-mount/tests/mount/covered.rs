@@ -24,7 +24,7 @@ fn cover(path: &Path) -> u64 {
     mount_tmpfs("covered", path, "tmpfs", MountFlags::empty(), None).unwrap();
     fs::write(path.join("alive"), "yes").unwrap();
     let table = mounts();
-    // The table is in mount order.
+    // The table lists mounts in the order in which they were made.
     let (id, _) = table.iter().rfind(|(_, place)| place == path).unwrap();
     *id
 }
@@ -81,8 +81,8 @@ fn a_mount_in_place_of_an_ended_one_stays() {
     }
 }
 
-/// Runs fifty seeded orders over both transports, in parallel, because each spends most of its time
-/// waiting for a busy mount.
+/// Runs fifty seeded orders of steps over both transports. They run in parallel, because each
+/// spends most of its time waiting for a busy mount.
 fn other_mounts_stay_in_any_order_of_mount_cover_unmount_and_end() {
     let next = AtomicU64::new(0);
     let work = || -> usize {
@@ -104,7 +104,7 @@ fn seeded_order(seed: u64) -> usize {
     mounted_or_skipped("lz4-4k", &options).map_or(0, |place| one_order(&mut random, &place))
 }
 
-/// Runs one order; returns how many other mounts had to stay.
+/// Runs one order of steps; returns how many other mounts had to stay.
 fn one_order(random: &mut Random, place: &Place) -> usize {
     let pid = pid_of(place);
     let text = place.path.join("text");

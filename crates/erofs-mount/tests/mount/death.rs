@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::kill;
 use crate::place::is_gone;
 
-/// Time for readers to fill a group's memory.
+/// How long to wait for readers to fill a group's memory, and for a group to become removable.
 const ENOUGH: Duration = Duration::from_secs(1);
 
 /// How a server dies.
@@ -27,7 +27,7 @@ pub enum Death {
 }
 
 impl Death {
-    /// Every other death is a kill.
+    /// Every second death is a kill.
     pub const ALL: &[Self] = &[
         Self::Killed,
         Self::Crashed,

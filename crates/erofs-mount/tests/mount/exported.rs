@@ -1,4 +1,4 @@
-//! Files are found by their handles, as by an NFS server.
+//! Files can be found by their handles, as an NFS server does.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! Steps in creating a channel fail, and so do calls that lack memory.
+//! Mounts in which a step of creating a channel fails, or calls fail for lack of memory.
 
 use std::fs;
 use std::process::Command;
@@ -21,7 +21,7 @@ pub const TESTS: &[Test] = tests![
     many_readers_are_served_by_one_server,
 ];
 
-/// Read by the daemon: see `fuse-transport/src/fail_points.rs`.
+/// An environment variable that the daemon reads: see `fuse-transport/src/fail_points.rs`.
 const FAILS: &str = "FUSE_TRANSPORT_FAILS";
 
 fn a_step_on_the_way_to_a_ring_that_fails_is_one_line_and_leaves_nothing() {
@@ -80,7 +80,7 @@ fn servers_whose_descriptor_cannot_be_cloned_serve() {
     }
 }
 
-/// Every other call with which a thread takes requests from the device or enters its ring fails.
+/// Every second call by which a thread takes requests from the device or enters its ring fails.
 fn a_mount_outlives_calls_that_fail_for_want_of_memory() {
     for step in ["read", "enter"] {
         with_a_failure("the_root_is_read_over_either_transport", step);
@@ -113,7 +113,7 @@ fn many_readers_are_served_by_one_server() {
     }
 }
 
-/// This does not depend on the state of the kernel's switch.
+/// Whether the kernel's switch is on or off makes no difference.
 fn io_uring_is_for_mounts_that_ask_for_it() {
     let Some(switch) = Switch::new() else {
         println!("skipped: this kernel has no FUSE over io_uring");

@@ -57,7 +57,7 @@ fn a_listing_that_leaves_entries_out_fails_at_its_end() {
         let Some(place) = mounted_or_skipped(BROKEN_ENTRY, options) else {
             continue;
         };
-        // List repeatedly: the kernel must not take the listing for complete.
+        // List repeatedly: the kernel must not take the listing to be complete.
         for _ in 0..3 {
             let (mut names, mut errors) = (Vec::new(), Vec::new());
             for entry in fs::read_dir(place.path.join(DIRECTORY)).unwrap() {
@@ -200,7 +200,7 @@ impl Drop for Copy {
 /// Replaces the bytes of an image with others.
 type Overwrite<'o> = &'o dyn Fn(&[u8]) -> Vec<u8>;
 
-/// All errors of reading a tree.
+/// Reads a tree, and returns all errors.
 fn errors(directory: &Path) -> Vec<Option<i32>> {
     let mut errors = Vec::new();
     let mut note = |error: io::Error| errors.push(error.raw_os_error());
@@ -263,8 +263,8 @@ fn an_image_that_is_overwritten_under_its_mount_is_said_to_have_changed() {
 }
 
 /// The helper opened the files once and remembers their state at that time. A successor that can
-/// read the image reports the change with a fault, and a successor that cannot reports the change
-/// when it ends.
+/// read the image reports the change together with a fault; one that cannot read it reports the
+/// change when it ends.
 fn a_successor_of_a_dead_server_knows_what_the_image_was() {
     let longer = |image: &[u8]| [image, b"x"].concat();
     let garbage = |image: &[u8]| vec![0xa5; image.len()];

@@ -10,8 +10,8 @@ macro_rules! tests {
     ($($name:ident),* $(,)?) => { &[$((stringify!($name), $name)),*] };
 }
 
-/// Runs the tests, after calling `begin` with the name of each. `cannot` is the reason why no test
-/// can run.
+/// Runs the tests, and calls `begin` with the name of each before it starts. `cannot` is the reason
+/// why no test can run.
 pub fn run(tests: &[Test], cannot: Option<String>, begin: impl Fn(&'static str)) -> ExitCode {
     if is_given("--list") {
         tests.iter().for_each(|(name, _)| println!("{name}: test"));

@@ -81,7 +81,8 @@ struct Punched {
     content: Vec<u8>,
 }
 
-/// Turns a pcluster of more than 64 KiB into a hole, in the first file of the root that has one.
+/// Turns a pcluster of more than 64 KiB into a hole, in the first file of the root directory that
+/// has such a pcluster.
 fn punched(name: &str, how: How, place: &Path) -> Punched {
     let from = fixtures().join(format!("{name}.erofs"));
     let mut bytes = std::fs::read(&from).unwrap();
@@ -130,7 +131,7 @@ fn punched(name: &str, how: How, place: &Path) -> Punched {
     }
 }
 
-/// Checks that a copy has the content, and no blocks for the hole.
+/// Checks that a copy has the right content, and no blocks for the hole.
 fn is_copy(copy: &Path, punched: &Punched) {
     assert!(std::fs::read(copy).unwrap() == punched.content, "{copy:?}");
     let allocated = copy.metadata().unwrap().blocks() * 512;

@@ -54,7 +54,7 @@ impl Readers {
         let start = |script| {
             let mut shell = Command::new("sh");
             shell.args(["-c", script]).current_dir(directory);
-            // Give the shell its own process group, so that it can be killed with all of its
+            // Give the shell its own process group, so that it can be killed together with its
             // children.
             std::os::unix::process::CommandExt::process_group(&mut shell, 0);
             let quiet = shell.stdout(Stdio::null()).stderr(Stdio::null());
@@ -83,7 +83,7 @@ impl Drop for Readers {
     }
 }
 
-/// Mounts an image of this class, otherwise with default options.
+/// Mounts an image of this class over `transport`, with default options otherwise.
 fn mounted_or_skipped(class: Class, transport: &str) -> Option<(Image, Place)> {
     let (image, place) = (Image::new(class), Place::new());
     match mount(&request(&image.0, &place, transport)) {
@@ -106,7 +106,8 @@ fn each_mount(mut test: impl FnMut(&Place, &str)) {
     }
 }
 
-/// All mounts of a transport exist at the same time, because each waits a while for its readers.
+/// All mounts over one transport exist at the same time, because the test waits a while for the
+/// readers of each.
 fn a_signal_ends_a_mount_whatever_is_read_of_it() {
     for transport in ["io_uring=off", "io_uring=on"] {
         let mounts: Vec<_> = Class::ALL

@@ -130,7 +130,7 @@ fn umount_distinguishes_busy_from_foreign_from_nothing() {
     assert!(error.contains("type proc"), "{error}");
 }
 
-/// Such a place would be read through the mount before the mount is served.
+/// If such a place were a mount point, the mount's own processes would read it before it is served.
 fn what_a_mount_itself_needs_is_no_mount_point() {
     for path in ["/proc", "/sys/kernel"] {
         let request = MountRequest {
@@ -172,7 +172,7 @@ fn auto_unmount_outlives_the_daemon() {
     soon("the unmounting", || place.mount_line().is_none());
 }
 
-/// Only the watcher, which waits for their deaths, is left to unmount.
+/// Once the others are dead, only the watcher, which waits for that, is left to unmount.
 fn auto_unmount_outlives_all_processes_of_a_mount() {
     use rustix::process::Signal;
     for (number, options) in ["", ",restart=off", ",io_uring=on"]
@@ -200,7 +200,7 @@ fn auto_unmount_outlives_all_processes_of_a_mount() {
             0 => [helper, server],
             _ => [server, helper],
         };
-        // Stop the helper, so that it is dead before it can replace the server or see its end.
+        // Stop the helper, so that it is dead before it can replace the server or notice its death.
         kill(helper, Signal::STOP);
         order.into_iter().for_each(|pid| kill(pid, Signal::KILL));
         soon("the unmounting", || place.mount_line().is_none());
@@ -472,7 +472,7 @@ fn an_idle_mount_goes_away() {
     soon("the unmounting", || place.mount_line().is_none());
 }
 
-/// `serve/wait.rs` tests how soon the mount goes away after its timeout, because a test there
+/// How soon the mount goes away after its timeout is tested in `serve/wait.rs`, where the test
 /// controls the clock.
 fn an_idle_mount_does_not_go_away_before_its_timeout() {
     let place = mounted("lz4-4k", "timeout=6");

@@ -1,4 +1,5 @@
-//! Mounts of real images. Needs root and `/dev/fuse`; prints a line when it skips.
+//! Tests that mount real images. They need root and `/dev/fuse`; a test that is skipped prints a
+//! line.
 //!
 //! This test has its own `main`, because the daemon is this program started again.
 
@@ -111,7 +112,8 @@ fn mounted(name: &str, options: &str) -> Place {
     place
 }
 
-/// Mounts; only `io_uring=on` may be refused.
+/// Mounts a test image. If `io_uring=on` is refused, prints a line and returns `None`; other
+/// failures are errors.
 fn mounted_or_skipped(name: &str, options: &str) -> Option<Place> {
     let place = Place::new();
     match mount(&request(&image(name), &place, options)) {

@@ -9,7 +9,7 @@ use crate::place::{fixtures, image, images};
 /// One image of the table.
 pub struct Listed {
     pub path: PathBuf,
-    /// Mount options: its offset, and its extra devices.
+    /// Mount options for the image: its offset, and its extra devices.
     pub options: String,
     manifest: PathBuf,
 }

@@ -6,7 +6,7 @@ use super::*;
 
 pub(super) const TESTS: &[Test] = tests![owners_are_mapped_where_that_is_asked_for];
 
-/// The kernel's answer if it cannot map owners of this mount.
+/// The program's exit status if the kernel cannot map owners of this mount.
 const REFUSED: Option<i32> = Some(3);
 
 fn compare(place: &Place) -> Option<Output> {

@@ -19,7 +19,7 @@ pub(super) const TESTS: &[Test] = tests![
     what_launches_read_is_kept_decoded_where_decoding_takes_long,
 ];
 
-/// The helper would read such a file through the mount, which waits for the helper.
+/// The helper would read such a file through the mount, whose server waits for the helper.
 fn a_profile_below_the_mount_point_or_in_no_folder_is_refused() {
     let place = Place::new();
     let here = place.path.display();
@@ -43,7 +43,7 @@ fn a_profile_below_the_mount_point_or_in_no_folder_is_refused() {
     }
 }
 
-/// A file name that is removed with the test.
+/// The path of a file that is removed at the end of the test.
 struct ProfilePath(PathBuf);
 
 impl ProfilePath {
@@ -80,8 +80,8 @@ fn profile_counters(place: &Place) -> Value {
     stat(&place.path).unwrap()["profile"].clone()
 }
 
-/// Unmounts, and waits for the mount helper, the parent of the server, which writes learned data at
-/// its end.
+/// Unmounts, and waits for the end of the mount helper, which writes what was learned before it
+/// ends.
 fn unmount_and_wait(place: Place) {
     let helper = crate::life::parent_of(pid_of(&place));
     drop(place);
@@ -100,7 +100,7 @@ fn what_a_launch_read_is_learned_and_read_ahead_the_next_time() {
         assert_eq!(program.path, b"data/mixed-200000");
         let window = program.profile.windows[0];
         assert_eq!(program.profile.windows.len(), 1);
-        // Pages that the same decoding produces are stored, and so not requested.
+        // Pages that are decoded together with others are stored, and therefore not requested.
         assert_eq!(window.pages & 0b1, 1);
         let absent = program.profile.names.iter();
         let absent = absent.map(|looked_up| program.profile.path(&looked_up.name));
@@ -240,7 +240,7 @@ fn what_launches_read_is_kept_decoded_where_decoding_takes_long() {
     unmount_and_wait(place);
     assert!(fs::read(&kept.0).unwrap() != bytes);
 
-    // Another image, or the same image after a change, has separate bytes.
+    // Decoded bytes are kept separately for another image and for the same image after a change.
     fs::remove_file(&kept.0).unwrap();
     let place = mounted(name, &format!("{options},decoded_size=0"));
     launch(&place);
@@ -377,7 +377,7 @@ fn launches_are_learned_and_expected_where_there_was_one_of_late() {
     assert!(!file.0.exists(), "the launch began before");
     let place = mounted();
     let launched = || {
-        // Make it look as if the program had not been launched for a long time.
+        // Make the kernel drop the program's pages, as if it had not been launched for a long time.
         let exec = File::open(place.path.join("exec")).unwrap();
         rustix::fs::fadvise(exec, 0, None, rustix::fs::Advice::DontNeed).unwrap();
         launch(&place);

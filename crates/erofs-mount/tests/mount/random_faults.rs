@@ -16,7 +16,8 @@ pub const TESTS: &[Test] =
 const PAGE: u64 = 4096;
 const SIZE: u64 = 1 << 30;
 
-/// Pages that a program jumps to, in a fixed pattern; every other page has data.
+/// Pages that a program jumps to, in a fixed pattern; every second jump leads to a page that has
+/// data.
 fn jumps() -> impl Iterator<Item = u64> {
     let step = |at: &u64| Some((at * 48_271 + 12_345) % (SIZE / PAGE));
     std::iter::successors(Some(4711), step)

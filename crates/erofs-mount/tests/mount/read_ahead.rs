@@ -57,7 +57,7 @@ pub(super) fn counters(place: &Place) -> Value {
     stat(&place.path).unwrap()["read_ahead"].take()
 }
 
-/// Waits until the storing thread is idle: if it is slower than a reader, the reader makes its own
+/// Waits until the storing thread is idle: a reader that is faster than this thread makes its own
 /// requests.
 fn wait_until_idle(place: &Place) {
     let mut before = Value::Null;

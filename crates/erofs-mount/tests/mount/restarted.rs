@@ -126,7 +126,7 @@ pub fn under_readers<T>(place: &Place, seed: u64, work: impl FnOnce(&AtomicU64) 
     done
 }
 
-/// Ends the readers, even if the test fails.
+/// Ends the readers when dropped, even if the test fails.
 struct AtEnd<'e>(&'e AtomicBool);
 
 impl Drop for AtEnd<'_> {
@@ -327,7 +327,7 @@ fn last_child() -> Pid {
     Pid::from_raw(last.parse().unwrap()).unwrap()
 }
 
-/// This holds even if the helper is killed before it has answered the server.
+/// The test covers helpers that are killed before they have answered the server.
 fn a_server_whose_helper_was_killed_goes_on_and_says_so() {
     for round in 0..20 {
         let place = Place::new();

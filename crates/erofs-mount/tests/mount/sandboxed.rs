@@ -120,7 +120,7 @@ fn assert_is_no_root(status: &str, options: &str) {
 
 const NOBODY: &str = "65534";
 
-/// The helper starts such servers as its own user.
+/// The helper, which is root, starts such servers as its own user.
 fn a_server_that_takes_over_is_no_root_either() {
     let Some(place) = crate::mounted_or_skipped("kitchen-sink", "") else {
         return;
@@ -177,7 +177,7 @@ fn the_sandbox_can_be_left_out() {
     crate::soon("the unmounting", || place.mount_line().is_none());
 }
 
-/// The result of each attempt of the server; null if it was refused.
+/// The result of each attempt by the server; null if the attempt was refused.
 fn attempts(place: &crate::place::Place) -> serde_json::Map<String, Value> {
     let mut value = vec![0; 1 << 16];
     let length =
@@ -248,7 +248,8 @@ fn a_strict_sandbox_is_complete_or_an_error() {
     }
 }
 
-/// Programs reach the root of the mount without a lookup, which would already be refused.
+/// Programs reach the root of the mount without a lookup, so the refusal of lookups does not
+/// protect it.
 fn allow_root_keeps_other_users_from_counters_links_and_attributes() {
     use std::os::unix::process::CommandExt;
     const NOBODY: u32 = 65534;

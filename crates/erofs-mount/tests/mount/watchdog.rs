@@ -1,5 +1,6 @@
-//! Ends the whole run if one test hangs, and shows where each process of a mount waits: a reader
-//! that hangs cannot be killed, and would keep the caller of the tests waiting.
+//! Ends the whole run if one test hangs, and shows where each process of a mount is waiting.
+//! Otherwise a reader that hangs, which cannot be killed, would keep the caller of the tests
+//! waiting.
 
 use std::fs;
 use std::path::Path;

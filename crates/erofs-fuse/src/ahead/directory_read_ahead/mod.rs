@@ -28,7 +28,7 @@ const LISTINGS_AFTER_READ: u32 = 64;
 /// Read-ahead over the directories of one mount.
 #[derive(Debug)]
 pub(crate) struct DirectoryReadAhead {
-    /// Guarded by its own lock: held for lookups and for one batch for the companion.
+    /// Guarded by its own lock: held during lookups and while one batch is passed to the companion.
     state: PiMutex<State>,
     events: Arc<Events>,
     listed: AtomicU64,
@@ -85,8 +85,8 @@ impl DirectoryReadAhead {
         }
     }
 
-    /// Notes that entries of a directory were listed: those at its beginning, or those that follow
-    /// others (`before`); `children` are the directories among them.
+    /// Notes that entries of a directory were listed. `before` says whether other entries precede
+    /// them; `children` are the directories among them.
     pub(crate) fn listed(
         &self,
         engine: &Engine,

@@ -24,7 +24,7 @@ const AHEAD: usize = 128;
 /// Maximum number of directories remembered; those that come last in the walk are forgotten.
 const MOST: usize = 4096;
 
-/// Bytes in the longest path remembered.
+/// Maximum number of bytes in a path that is remembered.
 const LONGEST_PATH: usize = 512;
 
 /// Number of consecutive listings outside the walk after which it is given up.
@@ -65,7 +65,7 @@ pub(super) struct Walk {
     ahead: usize,
     /// Number of children in the walk's own last listing, which come next.
     latest: usize,
-    /// Whether the walk goes in reverse order of the listings.
+    /// Whether the walk visits directories in the reverse order of the listings.
     backwards: bool,
     open: VecDeque<Open>,
 }
@@ -100,8 +100,8 @@ impl Walk {
         }
     }
 
-    /// The index of a directory in the walk. The walk is reversed if the last child is listed
-    /// first.
+    /// Returns the index of a directory in `pending`, after reversing the walk if the directory is
+    /// the last child and is listed first.
     fn turned(&mut self, place: usize) -> usize {
         let is_last = self.latest > 1 && place + self.latest == self.pending.len();
         if !is_last || self.pending[place].ahead {

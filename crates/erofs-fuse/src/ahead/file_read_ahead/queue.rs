@@ -136,7 +136,7 @@ impl FileReadAhead {
         self.lock().requests
     }
 
-    /// Waits until there are more requests than `seen`; returns false if none comes for a while.
+    /// Waits until there are more requests than `seen`; returns false if none arrives for a while.
     pub(super) fn wait_for_request(&self, seen: u64) -> bool {
         let mut state = self.lock();
         state.awaits = state.requests == seen;

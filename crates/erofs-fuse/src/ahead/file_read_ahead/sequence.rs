@@ -13,8 +13,8 @@ const MOST_FILES: u64 = 1 << 15;
 /// Maximum number of listings remembered, even if each has only one file.
 const MOST_LISTINGS: usize = 1 << 12;
 
-/// A directory may be listed ahead and by the reader at about the same time. A listing that is
-/// among this many previous ones is not added again.
+/// A directory may be listed both by its reader and ahead of the reader at about the same time.
+/// Therefore a listing that equals one of this many previous ones is not added again.
 const AT_THE_SAME_TIME: usize = 4;
 
 /// How many more reads must follow the other order than the current one before the order is
@@ -106,8 +106,8 @@ impl Sequence {
         }
     }
 
-    /// Notes that the kernel requests the file at a place. If the kernel had the pages, it has
-    /// dropped them, and pages of other files too.
+    /// Notes that the kernel requests the file at a place. If the kernel had received the pages
+    /// before, it has dropped them since, and pages of other files too.
     pub(super) fn read(&mut self, place: Place) {
         self.judge(place);
         if self.is_cached(place) {

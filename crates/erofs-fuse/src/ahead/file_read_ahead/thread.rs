@@ -41,7 +41,7 @@ pub(crate) fn start(
 }
 
 fn store_all(files: &FileReadAhead, engine: &Weak<Engine>, nodes: Nodes, pages: &PageStore) {
-    // Grows to the largest file so far.
+    // Grows to the size of the largest file so far.
     let mut buffer = Vec::new();
     while let Some(job) = files.next() {
         let Some(engine) = engine.upgrade() else {
@@ -67,8 +67,8 @@ fn store(
         return files.done(job, None);
     };
     for _ in 0..TRIES {
-        // If a reader has requested the file meanwhile, it gets the same bytes, and storing them
-        // would wait for its read.
+        // If a reader has requested the file in the meantime, the reader gets the same bytes, and
+        // storing them would have to wait for its read.
         if !files.is_wanted(job) {
             return;
         }
@@ -87,7 +87,8 @@ fn store(
     files.done(job, None);
 }
 
-/// Decodes the content of a file; `None` if that fails, so that a reader gets the error.
+/// Decodes the content of a file; `None` if that fails, in which case a program that reads the file
+/// gets the error.
 fn decode<'b>(job: &Job, engine: &Engine, buffer: &'b mut Vec<u8>) -> Option<&'b [u8]> {
     let inode = engine.inode(job.nid).ok()?;
     if !is_small_file(inode.mode.into(), inode.size) {

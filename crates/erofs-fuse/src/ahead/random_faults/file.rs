@@ -1,17 +1,19 @@
 //! Recognises random faults in one file from the requests of the page cache.
 //!
-//! Even programs that jump about in a file use neighbouring parts of it, so some of their windows
-//! become adjacent. Random windows are apart as long as they cover little of the file; the larger
-//! the file, the longer that lasts. If a request for a second page of a declined window shows that
-//! the window was needed after all, more windows must be apart before the next one is declined.
+//! Programs that jump about in a file usually use neighbouring parts of it, so some of their
+//! windows become adjacent. Windows around random faults stay apart until they cover much of the
+//! file, which takes longer in a larger file. If a request for a second page of a declined window
+//! shows that the window was needed after all, more windows must be apart before the next window is
+//! declined.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Number of reads apart from others before a window is declined, if no declined window was needed.
+/// Number of reads, each apart from earlier ones, before a window is declined, if no declined
+/// window was needed.
 const EARLIEST: u32 = 8;
 
-/// Upper bound of the caution.
+/// Maximum value of `caution`.
 const LATEST: u32 = 1 << 12;
 
 /// Weight of a read next to an earlier one, relative to a read apart from all others.
@@ -34,11 +36,11 @@ const REMEMBERED: usize = 256;
 /// requests prove nothing.
 const SOON: u64 = 8;
 
-/// Number of reads within which a page is requested again because its window was declined. Later
-/// requests may include pages around it that have left the page cache.
+/// Number of reads after a declined window within which the kernel requests the page that the
+/// window was read for. A later request may be for pages around it that have left the page cache.
 const AT_ONCE: u64 = 2;
 
-/// Consecutive declined windows, none of them needed, after which the caution is halved.
+/// Number of consecutive declined windows, none of them needed, after which `caution` is halved.
 const TRUSTED: u32 = 8;
 
 #[derive(Debug, Default)]
@@ -48,7 +50,7 @@ pub(super) struct File {
     /// First pages of accesses while windows are declined; the latest is last.
     pages: VecDeque<u64>,
     declined: VecDeque<Declined>,
-    /// Number of reads apart from others, minus those next to others.
+    /// Number of reads apart from others, minus [`BESIDE`] for each read next to another one.
     apart: u32,
     /// Number of reads apart that are required beyond [`EARLIEST`].
     caution: u32,
@@ -66,7 +68,7 @@ struct Window {
 #[derive(Debug)]
 struct Declined {
     range: Range<u64>,
-    /// Number of the read.
+    /// Number of the read that was declined.
     number: u64,
     /// The first page that was requested, and the number of that read.
     asked: Option<(u64, u64)>,
@@ -107,7 +109,7 @@ impl File {
     }
 
     /// Whether the window that this request continues was declined. The requests of a window may
-    /// arrive in either order and on different threads, and leave out cached parts.
+    /// arrive in either order and on different threads, and may leave out parts that are cached.
     fn continues(&mut self, range: &Range<u64>, longest: u64) -> Option<bool> {
         let last = self.windows.back_mut()?;
         let joined = last.range.start.min(range.start)..last.range.end.max(range.end);
@@ -157,7 +159,7 @@ impl File {
         }
     }
 
-    /// Notes that a page was requested, or several pages if not `single`.
+    /// Notes that a page was requested, or, unless `single` is set, several pages.
     pub(super) fn page(&mut self, offset: u64, single: bool) -> Shows {
         self.reads += 1;
         self.follow(offset);
@@ -231,8 +233,8 @@ mod tests {
         slots.map(|slot| (slot << 20) + HALF + (slot * 37 % 128) * 4096)
     }
 
-    /// Sends the two requests for the window around a fault, and the one for the page if they are
-    /// declined.
+    /// Sends the two requests for the window around a fault and, if they are declined, the request
+    /// for the page.
     fn fault(file: &mut File, page: u64) -> bool {
         let first = file.window(&(page - HALF..page), LONGEST);
         let second = file.window(&(page..page + HALF), LONGEST);

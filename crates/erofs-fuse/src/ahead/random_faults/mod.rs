@@ -1,10 +1,11 @@
 //! Declines the kernel's reads around random page faults.
 //!
-//! Around a fault in a mapping the kernel reads a whole window, and stops doing so only when faults
-//! outside earlier windows exceed those inside by a hundred. In a file of a gigabyte, half of the
-//! windows are read before that, with hundreds of kilobytes decoded for each page that is used.
-//! Declined windows stay empty, so every fault is a miss. After the first hundred, the kernel
-//! requests single pages; until then, it requests the window first and then the page that is used.
+//! Around a fault in a mapping the kernel reads a whole window, and stops doing so only when a
+//! hundred more faults have fallen outside earlier windows than inside. In a file of a gigabyte,
+//! half of the windows are read before that, with hundreds of kilobytes decoded for each page that
+//! is used. Declined windows stay empty, so every fault is a miss. After the first hundred, the
+//! kernel requests single pages; until then, it requests the window first and then the page that is
+//! used.
 
 mod file;
 mod files;
@@ -36,7 +37,7 @@ figures::figures! {
 /// The windows of one mount.
 #[derive(Debug)]
 pub(crate) struct RandomFaults {
-    /// Guarded by its own lock, which is only tried and never waited for.
+    /// Guarded by its own lock; if it is taken, no thread waits for it.
     files: PiMutex<Files>,
     /// Whether any window was declined. From then on, requests for single pages are examined.
     declined_any: AtomicBool,

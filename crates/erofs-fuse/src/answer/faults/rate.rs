@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// Number of lines that may be logged at once.
+/// Number of lines that may be logged in a burst.
 const BURST: u32 = 20;
 
 /// Interval after which one more line may be logged.
@@ -23,7 +23,7 @@ impl Rate {
         }
     }
 
-    /// Takes one line, if one is available.
+    /// Takes a token for one line; returns false if there is none.
     pub(super) fn take(&mut self, now: Instant) -> bool {
         let intervals = now.duration_since(self.filled).as_nanos() / INTERVAL.as_nanos();
         let intervals = u32::try_from(intervals).unwrap_or(u32::MAX);

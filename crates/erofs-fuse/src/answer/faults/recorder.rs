@@ -35,7 +35,7 @@ pub(crate) struct FaultRecorder {
     /// Requests the thread that logs.
     demand: Demand,
     closing: AtomicBool,
-    /// Set once, when the image has certainly changed since it was mounted.
+    /// Set once it is certain that the image has changed since it was mounted.
     changed: AtomicBool,
     log: Log,
     image: String,
@@ -102,7 +102,7 @@ impl FaultRecorder {
     }
 
     /// The errno of an error. A fault of the image is recorded in full, since the reading program
-    /// gets only the number. An overwritten image fails in arbitrary ways, and its readers always
+    /// gets only the number. Since an overwritten image fails in arbitrary ways, its readers always
     /// get EIO.
     pub(in super::super) fn errno_of(&self, engine: &Engine, error: &erofs_engine::Error) -> Errno {
         let errno = error.errno();
@@ -117,7 +117,7 @@ impl FaultRecorder {
         Errno::from_raw_os_error(if is_changed { errno::EIO } else { errno })
     }
 
-    /// Whether the image has certainly changed since it was mounted; call it after a request
+    /// Whether the image has certainly changed since it was mounted; call it after a request has
     /// failed. The file is checked each time until a change is certain; the change is then logged.
     pub(crate) fn is_of_a_changed_image(&self, engine: &Engine) -> bool {
         if self.changed.load(Ordering::Relaxed) {
@@ -128,8 +128,8 @@ impl FaultRecorder {
             .is_some_and(|change| self.note_change(change))
     }
 
-    /// Checks for a certain change without a failed request, since overwritten bytes may decode to
-    /// other content. A new file of the same name does not count here.
+    /// Checks for a certain change although no request has failed, since overwritten bytes may
+    /// decode to other content. A new file of the same name does not count here.
     pub(crate) fn look_for_a_change(&self, engine: &Engine) {
         if let Some(change) = engine.change().filter(|change| change.is_certain) {
             self.note_change(change);
@@ -148,7 +148,7 @@ impl FaultRecorder {
 
     pub(crate) fn figures(&self) -> FaultFigures {
         let name = self.log.name();
-        // Format without the lock, since it takes long.
+        // Format without holding the lock, since formatting takes long.
         let table = self.table.lock().clone();
         figures(&table, name.as_deref())
     }
@@ -190,7 +190,7 @@ impl FaultRecorder {
         self.table.lock().asked_log(&known, logged);
         if passes && rate.is_empty() {
             self.log
-                .line("too many kinds of faults: further ones may not be logged");
+                .line("too many kinds of faults: further ones might not be logged");
         }
     }
 
@@ -307,7 +307,7 @@ mod tests {
         drop(recorder);
         let text = text(reader);
         assert!(text.lines().count() < 60, "{text}");
-        assert!(text.contains("further ones may not be logged"), "{text}");
+        assert!(text.contains("further ones might not be logged"), "{text}");
     }
 
     #[test]

@@ -36,7 +36,7 @@ figures::figures! {
         first_s: u64,
         /// Time of the last failure, in seconds since 1970.
         last_s: u64,
-        /// The image, or its device.
+        /// The image, or the device, that has the fault.
         image: String,
         /// The inode.
         nid: Option<Nid>,

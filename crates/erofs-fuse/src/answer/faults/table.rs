@@ -32,7 +32,8 @@ figures::figures! {
         pub(super) kinds: u64,
         /// Number of kinds that were logged.
         pub(super) logged: u64,
-        /// Number of kinds not logged: too many at a time, or refused by the log.
+        /// Number of kinds not logged, because there were too many at a time or the log refused
+        /// them.
         pub(super) not_logged: u64,
     }
 }
@@ -89,14 +90,14 @@ impl FaultTable {
         is_news
     }
 
-    /// The change, if it was not passed to the log yet.
+    /// The change, if it has not been passed to the log yet.
     pub(super) fn change_for_log(&mut self) -> Option<String> {
         let change = self.change.as_ref().filter(|_| !self.change_logged)?;
         self.change_logged = true;
         Some(change.line.clone())
     }
 
-    /// The oldest fault that was not passed to the log yet.
+    /// The oldest fault that has not been passed to the log yet.
     pub(super) fn next_for_log(&mut self) -> Option<Known> {
         let next = self.known.iter_mut().find(|known| known.waiting)?;
         next.waiting = false;

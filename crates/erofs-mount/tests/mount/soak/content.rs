@@ -18,7 +18,7 @@ pub type Files = Arc<Vec<(PathBuf, Vec<u8>)>>;
 
 #[derive(Clone)]
 pub struct Content {
-    /// The bytes of the image, whose file may be removed.
+    /// The bytes of the image. Its file may be removed.
     pub image: Arc<Vec<u8>>,
     pub files: Files,
 }

@@ -40,7 +40,7 @@ impl Footprint {
     }
 
     /// Checks for growth. A few more descriptors may exist for a moment, and a few threads may have
-    /// been started since.
+    /// been started since the first measurement.
     pub fn has_not_grown(self, first: Self, what: &str, slack_kib: u64) {
         println!("soak: {what}: {first:?}, then {self:?}");
         let few = self.descriptors <= first.descriptors + 6 && self.threads <= first.threads + 5;

@@ -27,7 +27,7 @@ use crate::place::image;
 
 pub const TESTS: &[Test] = tests![a_long_life_leaves_nothing_behind];
 
-/// Number of latest steps that are shown if one fails.
+/// Number of recent steps that are shown if a step fails.
 const SHOWN: usize = 12;
 
 /// Number of mounts at a time. The first two exist throughout the test, and their processes are
@@ -79,7 +79,7 @@ enum Step {
     Hotplug,
 }
 
-/// Steps, each with its frequency.
+/// Steps, each with its relative frequency.
 const STEPS: &[(usize, Step)] = &[
     (2, Step::Read),
     (1, Step::Die(Death::Killed)),

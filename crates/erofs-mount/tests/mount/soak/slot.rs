@@ -22,11 +22,13 @@ use crate::{pid_of, request, soon};
 
 const READERS: u64 = 2;
 
-/// Fewer deaths than end a mount, and a little more than the time within which deaths count.
+/// Maximum number of deaths within [`WITHIN`]: fewer than end a mount.
 const DEATHS: usize = 3;
+
+/// A little longer than the time within which deaths count.
 const WITHIN: Duration = Duration::from_secs(11);
 
-/// Options of the mounts; servers with the first ones can be replaced.
+/// Options of the mounts; with the first ones, the server can be replaced.
 const OPTIONS: &[&str] = &[
     "silent,restart=on",
     "silent,restart=on,workers=unbound",
@@ -116,7 +118,7 @@ impl Slot {
         slot
     }
 
-    /// Mounts with random options, and starts readers.
+    /// Mounts an image with random options, and starts readers.
     pub fn mount(&mut self, random: &mut Random) {
         let some = match self.stays {
             true => &OPTIONS[..RESTARTED],
