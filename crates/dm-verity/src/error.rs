@@ -21,7 +21,7 @@ pub enum Error {
     /// The hash area cannot be read.
     #[error("hash area at byte {offset}: {source}")]
     Read {
-        /// First byte of the read, counted from the beginning of the hash device.
+        /// Offset of the failed read on the hash device, in bytes.
         offset: u64,
         /// The error that the system returned.
         source: io::Error,
@@ -36,7 +36,7 @@ pub enum Mismatch {
     Data {
         /// Number of the block.
         block: u64,
-        /// First byte of the block on the data device.
+        /// Offset of the block on the data device, in bytes.
         offset: u64,
     },
     /// A block of the hash tree below the root, or the root itself.
@@ -49,13 +49,13 @@ pub enum Mismatch {
         level: usize,
         /// Number of the block within its level.
         block: u64,
-        /// First byte of the block on the hash device.
+        /// Offset of the block on the hash device, in bytes.
         offset: u64,
     },
     /// The first block of the tree, or the only data block, does not match the root hash.
     #[error("the given root hash does not match the hash tree")]
     Root,
-    /// The number of data blocks differs from the one that the tree was made for.
+    /// The tree was made for a different number of data blocks.
     #[error("the hash tree does not end at data block {last}, the last one in the superblock")]
     Length {
         /// The last data block.

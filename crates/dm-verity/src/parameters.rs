@@ -29,7 +29,7 @@ impl Parameters {
     /// device: the options of `veritysetup --no-superblock`.
     ///
     /// # Errors
-    /// A value is out of its range.
+    /// A value is out of range.
     pub fn new(
         algorithm: HashAlgorithm,
         data_block_size: u32,

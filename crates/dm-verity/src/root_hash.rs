@@ -11,7 +11,7 @@ use crate::hash::MAX_DIGEST;
 pub struct RootHash(Vec<u8>);
 
 impl RootHash {
-    /// Its bytes.
+    /// The bytes of the hash.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }

@@ -16,7 +16,7 @@ const SIGNATURE: &[u8; 8] = b"verity\0\0";
 /// including padding, must have that value. The UUID may have any value, and nothing depends on it.
 ///
 /// # Errors
-/// There is no superblock, or it is not supported or not consistent.
+/// There is no superblock, or it is unsupported or inconsistent.
 pub fn read_superblock(hash_device: &impl HashDevice, offset: u64) -> Result<Parameters, Error> {
     let mut bytes = [0; SUPERBLOCK_SIZE];
     hash_device

@@ -1,4 +1,4 @@
-//! Progress bars on a terminal: amount, time left, task. Nothing is drawn elsewhere.
+//! Progress bars: amount, time left, task. They are drawn only on a terminal.
 
 use std::io::{self, IsTerminal};
 

@@ -45,7 +45,7 @@ impl Write for Stdout {
     }
 }
 
-/// `Interrupted` stays unchanged, because then the write is tried again.
+/// `Interrupted` is returned unchanged, because it makes the caller retry the write.
 fn named(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::Interrupted => error,

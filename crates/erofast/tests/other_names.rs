@@ -1,4 +1,4 @@
-//! The program under the other names it is called by, with the command lines that callers use.
+//! The program under its other names, with the command lines that callers use.
 //!
 //! Needs root or fusermount3, and /dev/fuse.
 

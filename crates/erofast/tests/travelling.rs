@@ -59,7 +59,8 @@ impl Site {
         assert!(mounted.status.success(), "{mounted:?}");
     }
 
-    /// Unmounts and waits for the mount helper, which ends after what was learned has been written.
+    /// Unmounts and waits for the mount helper, which ends only after the learned profile has been
+    /// written.
     fn umount(&self) {
         let helper = self.stat()["restart"]["helper"].clone();
         let unmounted = self.run(&["umount", "mnt"]);
@@ -108,7 +109,8 @@ impl Drop for Site {
     }
 }
 
-/// Whether a process is running; a process that has ended may never be waited for.
+/// Whether a process is running. One that has ended does not count as running, even if nothing
+/// waits for it.
 fn is_alive(pid: &Value) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = status.rsplit_once(") ").map_or("Z", |(_, rest)| rest);

@@ -85,7 +85,7 @@ pub struct Preserve {
     pub permissions: Option<bool>,
 }
 
-/// The options, and whether each preserves owner or permissions.
+/// Options: the name, whether the option turns something on, what it applies to, and its help text.
 const PRESERVE: [(&str, bool, [bool; 2], &str); 6] = [
     ("preserve", true, [true, true], "Keep owner and permissions"),
     (

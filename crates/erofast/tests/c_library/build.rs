@@ -119,7 +119,7 @@ impl Installed {
         self.described(&["--cflags", "--libs"])
     }
 
-    /// What pkg-config prints for these options.
+    /// The words that pkg-config prints for these options.
     fn described(&self, questions: &[&str]) -> Vec<String> {
         let output = run(Command::new("pkg-config")
             .args(questions)

@@ -38,7 +38,8 @@ pub fn erofast() -> Command {
 }
 
 /// Copies the program in another process. If this process wrote the copy, children that other tests
-/// start would hold it open for writing until they exec, and such a file cannot be executed.
+/// start would hold it open for writing until they exec, and a file that is open for writing cannot
+/// be executed.
 pub fn copy_program(to: &Path) {
     let mut copy = Command::new("cp");
     copy.arg("--remove-destination")

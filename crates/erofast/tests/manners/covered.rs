@@ -5,8 +5,9 @@ use std::process::Command;
 
 use super::site::{Site, fine};
 
-/// Mounts at `$at` with the caller's lines, kills the server three times, and lists the mount after
-/// each death. If anything hangs, ends everything that was started.
+/// Kills the server of the mount that the caller made at `$at`, three times unless `$deaths` lists
+/// other deaths, and lists the mount after each death. If a listing fails or hangs, kills the mount
+/// helper.
 const KILLED: &str = r#"
 pid() { timeout 5 "$erofast" stat --json "$at" | sed -n 's/^ *"pid": *\([0-9]*\).*/\1/p'; }
 if ! "$erofast" stat --json "$at" | grep -q '"helper": [0-9]'; then

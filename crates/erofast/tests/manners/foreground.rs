@@ -98,7 +98,8 @@ fn of_group(leader: u64, signal: Signal) {
 }
 
 fn started(site: &Site, options: &str) -> Child {
-    // A signal may arrive before the program has set which signals it ignores.
+    // A signal may arrive before the program has set how it handles signals, and must not be
+    // ignored then.
     let mut command = Command::new("env");
     command.args([
         "--default-signal=HUP,INT,TERM",
@@ -112,7 +113,7 @@ fn started(site: &Site, options: &str) -> Child {
     quiet.process_group(0).spawn().unwrap()
 }
 
-/// Ends all processes while a program reads.
+/// Ends the mount in each of these ways while a program reads.
 #[test]
 fn in_each_order_of_ends_nothing_is_left_and_no_reader_waits() {
     let Some(site) = Site::new() else { return };

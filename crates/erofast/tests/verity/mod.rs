@@ -164,7 +164,8 @@ fn each_of_200_flipped_bits_is_found_by_check() {
     let length = verified.data.len() + verified.area.len();
     for n in 0..200 {
         let at = n * length / 200;
-        // Within the superblock: the UUID, and everything after it up to the first hash block.
+        // Skips bits that may have any value: those of the UUID, and those between the superblock
+        // and the first hash block.
         let in_area = at.saturating_sub(verified.data.len());
         if at >= verified.data.len()
             && ((16..32).contains(&in_area) || (512..1024).contains(&in_area))

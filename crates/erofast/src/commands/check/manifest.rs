@@ -17,7 +17,8 @@ pub type Manifest = BTreeMap<Vec<u8>, Sum>;
 /// system call, and the sum. Longer input, such as `/dev/zero`, is not a manifest.
 const LONGEST_LINE: u64 = 64 << 10;
 
-/// Maximum size of a manifest in bytes, enough for ten million files: a pipe may never end.
+/// Maximum size of a manifest in bytes, enough for ten million files. Without a limit, a pipe that
+/// never ends would be read forever.
 const LONGEST: u64 = 1 << 30;
 
 /// Reads a manifest, line by line.
