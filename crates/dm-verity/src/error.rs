@@ -1,8 +1,8 @@
-//! Errors: one line each, with the block that does not match or the field that is wrong.
+//! Errors. Each is one line that names the mismatched block or the wrong field.
 
 use std::io;
 
-/// The reason why a tree cannot be used, or a block cannot be trusted.
+/// Why a tree cannot be used or a block cannot be trusted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -39,7 +39,7 @@ pub enum Mismatch {
         /// Offset of the block on the data device, in bytes.
         offset: u64,
     },
-    /// A block of the hash tree below the root, or the root itself.
+    /// A block of the hash tree other than the first.
     #[error(
         "hash block {block} of level {level} (at byte {offset} of the hash device) does not match \
          its hash"

@@ -65,7 +65,7 @@ fn parse(bytes: &[u8; SUPERBLOCK_SIZE], offset: u64) -> Result<Parameters, Error
     Ok(parameters)
 }
 
-/// The first hash block after the superblock.
+/// Offset of the first hash block after the superblock.
 fn tree_start(offset: u64, hash_block_size: u32) -> Result<u64, Error> {
     offset
         .checked_add(SUPERBLOCK_SIZE as u64)

@@ -10,7 +10,7 @@ macro_rules! outln {
     ($($text:tt)*) => { $crate::print_line(format_args!($($text)*))? };
 }
 
-/// Fails if nothing can be printed.
+/// Checks that standard output is open.
 ///
 /// # Errors
 /// The program was started with standard output closed.

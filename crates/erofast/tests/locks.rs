@@ -114,7 +114,10 @@ fn a_request_waits_for_no_lock_whose_holder_inherits_nothing() {
         plain && listed.remove(name).is_none()
     });
     let unlisted: Vec<_> = unlisted.collect();
-    assert!(unlisted.is_empty(), "PiMutex, or a reason: {unlisted:?}");
+    assert!(
+        unlisted.is_empty(),
+        "use PiMutex, or list the file with a reason: {unlisted:?}"
+    );
     assert!(listed.is_empty(), "no longer: {listed:?}");
     assert!(files.len() > 100);
 }

@@ -140,7 +140,7 @@ fn the_schema_of_stat_is_that_of_its_figures() {
     let is_same = fs::read_to_string(&path).expect("docs/schemas/stat.json") == text;
     assert!(
         is_same,
-        "docs/schemas/stat.json is of other figures: EROFAST_WRITE_SCHEMAS=1"
+        "docs/schemas/stat.json does not match the figures: run with EROFAST_WRITE_SCHEMAS=1"
     );
 }
 

@@ -1,4 +1,5 @@
-//! Tests start other programs. On a bare Debian, which lacks some of them, these tests are skipped.
+//! Tests start other programs. A bare Debian lacks some of them; there, the tests that need these
+//! programs are skipped.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

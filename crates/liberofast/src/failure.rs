@@ -1,4 +1,4 @@
-//! Errors and panics as a negative errno, with a text for the calling thread.
+//! Turns errors and panics into a negative errno, and keeps a message for the calling thread.
 
 use std::any::Any;
 use std::cell::RefCell;

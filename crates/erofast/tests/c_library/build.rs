@@ -184,7 +184,7 @@ impl Installed {
         program
     }
 
-    /// A command that finds the library.
+    /// A command that finds the installed library when it runs.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         command.env("LD_LIBRARY_PATH", self.path("lib"));

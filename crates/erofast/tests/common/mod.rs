@@ -1,4 +1,4 @@
-//! Test images, their manifests, and comparing images with manifests through the engine.
+//! Test images and their manifests, and code that compares the two through the engine.
 pub mod failure;
 pub mod manifest;
 pub mod other;

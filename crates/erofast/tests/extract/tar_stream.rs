@@ -181,7 +181,7 @@ fn sparse_image(scratch: &Path) -> Option<(PathBuf, PathBuf)> {
     match made {
         Ok(output) if output.status.success() => Some((image, tree)),
         _ => {
-            println!("skipped: no mkfs.erofs that makes files of chunks");
+            println!("skipped: no mkfs.erofs that creates chunk-based files");
             None
         }
     }

@@ -28,7 +28,7 @@ impl Freezer {
             is_it.then(|| PathBuf::from(fields[1]))
         });
         let Some(root) = root else {
-            println!("skipped: no freezer, second version: {is_second}");
+            println!("skipped: no cgroup freezer (of version 2: {is_second})");
             return None;
         };
         let folder = root.join(format!("erofast-{name}-{}", std::process::id()));
@@ -38,7 +38,7 @@ impl Freezer {
         }
         let this = Self { folder, is_second };
         if is_second && !this.folder.join("cgroup.freeze").exists() {
-            println!("skipped: this kernel freezes no cgroup of version 2");
+            println!("skipped: this kernel cannot freeze cgroups of version 2");
             return None;
         }
         Some(this)

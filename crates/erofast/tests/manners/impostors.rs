@@ -121,7 +121,10 @@ impl<'s> Impostor<'s> {
         let mut stdout = child.stdout.take().unwrap().take(5);
         stdout.read_to_end(&mut ready).unwrap();
         if ready != b"ready" {
-            println!("skipped: an impostor in Python: {}", child.wait().unwrap());
+            println!(
+                "skipped: cannot run the impostor in Python: {}",
+                child.wait().unwrap()
+            );
             return None;
         }
         Some(Self { child, site })

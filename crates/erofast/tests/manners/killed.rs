@@ -89,5 +89,5 @@ fn a_command_that_is_killed_leaves_a_mount_that_is_served_or_nothing() {
             soon("the end", || !site.is_mounted() && processes(&site) == 0);
         }
     }
-    println!("{served} mounts were served, {absent} were not there");
+    println!("{served} mounts were served, {absent} did not exist");
 }

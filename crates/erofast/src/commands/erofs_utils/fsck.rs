@@ -142,7 +142,7 @@ fn keep(args: &FsckArgs) -> Keep {
 }
 
 /// Stored blocks as a percentage of the blocks of content; the last block of each inode counts as
-/// full. Counts each name or, for extraction, each inode that is extracted.
+/// full. Counts every name or, for an extraction, every inode once.
 fn ratio(engine: &Engine, start: &Arc<Inode>, extracted: bool) -> anyhow::Result<String> {
     let superblock = engine.image().superblock();
     let block = u64::from(superblock.block_size);

@@ -53,7 +53,7 @@ impl<'a> OutFile<'a> {
         }
     }
 
-    /// The next part to write; `None` if all are taken, or if the file has failed.
+    /// The next part to write; `None` if all are taken, or if writing the file has failed.
     fn next_part(&self) -> Option<Part> {
         if self.has_failed() {
             return None;
@@ -71,7 +71,7 @@ impl<'a> OutFile<'a> {
         self.failed.store(true, Ordering::Relaxed);
     }
 
-    /// Reports the first failure.
+    /// Marks the file as failed. Only the first failure is reported.
     fn fail(&self, error: impl fmt::Display, journal: &Journal) {
         if !self.failed.swap(true, Ordering::Relaxed) {
             journal.failure(&self.path, error);

@@ -40,7 +40,7 @@ pub fn merge(args: &ProfileMergeArgs) -> anyhow::Result<Outcome> {
     write(programs, args.output.as_ref())
 }
 
-/// Adds programs; a program that exists already also gets what the other one read.
+/// Adds programs. A program that is already present also gets the reads of the added one.
 pub(super) fn join(programs: &mut Vec<Program>, others: Vec<Program>) {
     for other in others {
         match programs.iter_mut().find(|one| one.path == other.path) {

@@ -199,7 +199,7 @@ fn profile(report: &Value) -> String {
 /// Maximum number of programs shown.
 const MOST_PROGRAMS: usize = 5;
 
-/// With fewer times than this, the 99th percentile is just the longest time.
+/// With fewer measurements than this, the 99th percentile is just the longest time.
 const FEW: u64 = 100;
 
 fn percent(part: u64, whole: u64) -> String {
