@@ -1,4 +1,5 @@
-//! Errors are one line that names the remedy, with the right exit status, and leave nothing behind.
+//! Each error is one line that names the remedy, with the right exit status, and leaves nothing
+//! behind.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -167,7 +167,7 @@ fn the_package_has_the_helper_the_pages_and_the_completions() {
 /// Names of erofs-utils that the package provides.
 const OLD_NAMES: [&str; 3] = ["erofsfuse", "fsck.erofs", "dump.erofs"];
 
-/// The targets of the old names below a root, after `script` ran there.
+/// The targets of the old names below `root`, after running `script` for that root.
 fn old_names(root: &Path, script: &Path, arguments: &[&str]) -> [Option<PathBuf>; 3] {
     run(Command::new(script).args(arguments).env("DPKG_ROOT", root));
     OLD_NAMES.map(|name| {

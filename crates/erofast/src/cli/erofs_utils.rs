@@ -85,7 +85,7 @@ pub struct Preserve {
     pub permissions: Option<bool>,
 }
 
-/// Options: the name, whether the option turns something on, what it applies to, and its help text.
+/// The options. Each has a name, a value, whether it sets owner and permissions, and a help text.
 const PRESERVE: [(&str, bool, [bool; 2], &str); 6] = [
     ("preserve", true, [true, true], "Keep owner and permissions"),
     (

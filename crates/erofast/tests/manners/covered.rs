@@ -95,8 +95,8 @@ fn a_server_is_replaced_whose_program_lies_below_an_overlayfs_of_the_mount() {
     );
 }
 
-/// Imitates a container without CAP_KILL, where root may not signal the server, which belongs to
-/// another user.
+/// Imitates a container without CAP_KILL, where root is not allowed to signal the server, which
+/// belongs to another user.
 #[test]
 fn without_the_right_to_signal_a_mount_is_upgraded_and_ends() {
     let Some(site) = Site::new() else { return };

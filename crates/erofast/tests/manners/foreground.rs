@@ -16,7 +16,8 @@ use super::inherited::counters;
 use super::killed::processes;
 use super::site::{Site, fine, signal, some_file, soon};
 
-/// The server's process ID, once programs can use the mount. For mounts whose servers are replaced.
+/// The server's process ID, once programs can use the mount. If the mount's servers are not
+/// replaced, prints the reason and returns `None`.
 fn served(site: &Site, foreground: &Child) -> Option<u64> {
     let counters = counters(site);
     let restart = &counters["restart"];
@@ -98,8 +99,8 @@ fn of_group(leader: u64, signal: Signal) {
 }
 
 fn started(site: &Site, options: &str) -> Child {
-    // A signal may arrive before the program has set how it handles signals, and must not be
-    // ignored then.
+    // A signal may arrive before the program has set up its signal handling; `env` ensures that it
+    // is not ignored.
     let mut command = Command::new("env");
     command.args([
         "--default-signal=HUP,INT,TERM",
@@ -113,7 +114,7 @@ fn started(site: &Site, options: &str) -> Child {
     quiet.process_group(0).spawn().unwrap()
 }
 
-/// Ends the mount in each of these ways while a program reads.
+/// Ends the mount in each way that [`ENDS`] lists, while a program reads.
 #[test]
 fn in_each_order_of_ends_nothing_is_left_and_no_reader_waits() {
     let Some(site) = Site::new() else { return };

@@ -214,7 +214,7 @@ fn a_signal_at_any_moment_leaves_nothing() {
         soon("the end", || !all.into_iter().flatten().any(runs));
         assert!(!site.is_mounted());
     }
-    println!("{given_up} mounts were given up, {mounted} were made before");
+    println!("{given_up} mounts were given up, {mounted} were mounted before the signal");
 }
 
 #[test]

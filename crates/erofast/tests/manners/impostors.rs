@@ -377,9 +377,9 @@ fn umount_of_several_mounts_goes_on_after_one_that_fails() {
     assert!(!mounts.contains(&place), "{mounts}");
 }
 
-/// The server of another program for a mount that looks like erofast's. It answers INIT, opens and,
-/// if it was started with an answer, the query for counters; it takes all other requests and never
-/// answers them.
+/// The server of another program for a mount that looks like erofast's. It answers INIT and opens,
+/// and also the query for counters if it was started with an answer to it. It takes all other
+/// requests and never answers them.
 const OTHER_SERVER: &str = r#"
 import ctypes, os, struct, sys
 folder, answer = sys.argv[1], sys.argv[2].encode()

@@ -309,8 +309,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Reports link counts that differ from the number of names, except with several images, whose
-    /// upper layers may hide names.
+    /// Reports link counts that differ from the number of names, unless there are several images,
+    /// because upper layers may hide names.
     fn count_links(&mut self) {
         if self.engine.image_count() > 1 {
             return;

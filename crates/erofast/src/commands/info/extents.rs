@@ -93,7 +93,7 @@ pub fn kind(extent: &Extent) -> &'static str {
     }
 }
 
-/// All extents of an inode that has data.
+/// Calls `visit` for every extent of an inode that has data.
 pub fn each(
     engine: &Engine,
     inode: &Inode,

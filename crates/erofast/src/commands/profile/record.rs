@@ -280,7 +280,7 @@ fn filled(word: &OsStr, point: &OsStr) -> OsString {
     OsString::from_vec(filled)
 }
 
-/// The signals that ask this process to end: it unmounts first.
+/// The signals that ask this process to end. Before it obeys one, it unmounts.
 struct Ending(Arc<AtomicUsize>);
 
 impl Ending {
