@@ -6,7 +6,7 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The superblock or the parameters contradict themselves, or are not supported.
+    /// The superblock or the parameters are inconsistent or not supported.
     #[error("{0}")]
     Format(String),
     /// The root hash is not valid hexadecimal.

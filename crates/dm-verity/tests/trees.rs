@@ -1,4 +1,5 @@
-//! Good trees are accepted, and every flipped bit of data, tree and superblock is detected.
+//! Good trees are accepted, and every flipped bit of the data, the tree or the superblock is
+//! detected, except in the UUID.
 
 use std::process::Command;
 

@@ -27,7 +27,7 @@ pub struct Name {
     pub claimed_type: u8,
     /// Whether the name sorts after the previous one, as the format requires.
     pub in_order: bool,
-    /// Whether the directory had this name before.
+    /// Whether this name already occurred in the directory.
     pub duplicate: bool,
     /// The position after this entry.
     next: u64,

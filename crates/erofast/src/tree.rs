@@ -19,7 +19,7 @@ pub struct Entry {
     pub claimed_type: u8,
     /// Whether this inode was found for the first time; further names are hard links.
     pub first: bool,
-    /// Whether the directory had this name before.
+    /// Whether this name already occurred in the directory.
     pub duplicate: bool,
 }
 

@@ -9,7 +9,7 @@ use std::process::Command;
 /// empty.
 type Edit = (&'static str, &'static str, &'static str);
 
-/// A page of docs/contributing, and an addition in the files it names.
+/// The pages of docs/contributing, each with an addition to the files that it names.
 const ADDITIONS: [(&str, &[Edit]); 5] = [
     ("add-codec.md", CODEC),
     ("add-figure.md", FIGURE),

@@ -71,7 +71,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("cpu-workers", &["figures", "sys"]),
     ("page-pool", &["figures", "sys"]),
     ("sched-trace", &[]),
-    // liblzma's MicroLZMA decoder has no safe binding; crate sys has ours.
+    // liblzma's MicroLZMA decoder has no safe binding; crate `sys` contains our binding.
     ("erofs-codecs", &["sys"]),
     ("erofs-format", &[]),
     ("launch-profile", &[]),

@@ -109,7 +109,7 @@ fn add_fields(
                 }
                 let (mut schema, is_there) = match figure.shape {
                     Shape::Optional(inner) if figure.is_skipped => (schema_of(inner), false),
-                    // The figure depends on a feature or on an option.
+                    // The figure exists only with a certain feature or option.
                     Shape::Optional(Shape::Part(_)) => (schema_of(&figure.shape), false),
                     _ => (schema_of(&figure.shape), is_required),
                 };

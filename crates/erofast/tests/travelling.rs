@@ -310,7 +310,8 @@ fn what_cannot_be_used_is_one_line_in_the_log_and_in_stat() {
     }
 }
 
-/// Whatever a profile says, the mount returns the bytes of its image, and it ends.
+/// Whatever a profile says, the mount returns the bytes of its image, and ends when it is
+/// unmounted.
 #[test]
 fn hostile_profiles_lead_nowhere() {
     let Some(site) = Site::new(odd_tree) else {
@@ -478,7 +479,7 @@ fn what_was_learned_is_exported_and_files_are_merged() {
     assert_eq!(line, "erofast: new.erofs: no launches have been learned\n");
 }
 
-/// The search for a profile is not a request, and reads no byte of the image.
+/// The search for a profile does not count as a request, and reads nothing from the image.
 #[test]
 fn a_mount_of_an_image_without_a_profile_reads_nothing_more() {
     let make = |path: &Path| {

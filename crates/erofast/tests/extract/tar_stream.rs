@@ -187,8 +187,8 @@ fn sparse_image(scratch: &Path) -> Option<(PathBuf, PathBuf)> {
     }
 }
 
-/// mkfs.erofs 1.7.1 creates images that even the kernel and fsck.erofs read differently from the
-/// source.
+/// mkfs.erofs 1.7.1 creates images that differ from the source even when the kernel or fsck.erofs
+/// reads them.
 fn loses_sparse_chunks() -> bool {
     let Ok(version) = Command::new("mkfs.erofs").arg("-V").output() else {
         return false;

@@ -91,7 +91,7 @@ impl Patched {
         self.set(at, bytes)
     }
 
-    /// Fills the first pcluster of a file compressed with this algorithm.
+    /// Fills the first pcluster of `path` that is compressed with `algorithm` with `byte`.
     pub fn garbage(self, path: &str, algorithm: Algorithm, byte: u8) -> Self {
         let inode = self.found(path);
         let mut offset = 0;

@@ -69,8 +69,8 @@ fn a_server_is_replaced_that_covers_etc() {
     survives_deaths(mounting, "\"$erofast\" umount /etc");
 }
 
-/// While the mount at /etc has no server and the kernel has forgotten the names that a program
-/// needs to start, no installed program can start.
+/// While the mount at /etc has no server and the kernel has dropped the cached names of the files
+/// that a program needs to start, no installed program can start.
 #[test]
 fn a_server_of_an_upgrade_that_covers_etc_is_replaced() {
     let mounting = "at=/etc; deaths=1; forgotten=yes; \

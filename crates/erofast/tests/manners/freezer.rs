@@ -14,8 +14,8 @@ pub struct Freezer {
 }
 
 impl Freezer {
-    /// Creates a cgroup of version 2 or version 1. If that is impossible, prints the reason and
-    /// returns `None`.
+    /// Creates a cgroup, of version 2 if `is_second` is true, otherwise of version 1. If that is
+    /// impossible, prints the reason and returns `None`.
     pub fn new(is_second: bool, name: &str) -> Option<Self> {
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
         let root = mounts.lines().find_map(|line| {

@@ -1,5 +1,5 @@
-//! Mounts that fail because one of their processes does not run: the command ends with one line,
-//! and nothing is left behind.
+//! Mounts that fail because one of their processes cannot run: the command ends with one line, and
+//! nothing is left behind.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;

@@ -101,7 +101,7 @@ fn an_upgrade_of_the_next_mount_asks_its_own_helper() {
     soon("the end", || !runs(server) && !runs(helper));
 }
 
-/// As in the background, except that the helper is the process in the foreground.
+/// Like a mount in the background, except that the foreground process is the helper.
 #[test]
 fn a_stopped_server_of_a_mount_in_the_foreground_ends_when_its_mount_is_gone() {
     let Some(site) = Site::new() else { return };

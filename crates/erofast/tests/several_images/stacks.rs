@@ -301,7 +301,7 @@ impl Writer<'_> {
             }
             _ => self.place(),
         };
-        // In all layers but the lowest, containerd fails if the name exists.
+        // In all layers but the lowest, containerd fails if the layer itself has the name.
         if self.known.contains_key(&path) && !self.is_lowest {
             return;
         }

@@ -53,7 +53,7 @@ fn a_name_that_begins_with_wh_hides_what_lies_below_and_itself() {
                         ("a/d/hidden", "x"),
                         (&format!("a/{long}"), "x"),
                         ("opaque/hidden", "x"),
-                        // In the whiteout's own layer: only entries of layers below are hidden.
+                        // Hides only entries of lower layers, not `a/deep` in its own layer.
                         ("a/.wh.deep", "x"),
                         ("a/deep/own", "x"),
                     ],

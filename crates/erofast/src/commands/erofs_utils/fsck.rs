@@ -22,7 +22,7 @@ use crate::tree::{self, Visit};
 const WARNINGS: u8 = 2;
 const OUTCOME: u8 = 3;
 
-/// Runs the program; returns whether nothing is wrong with the image.
+/// Runs the program; returns whether the image is free of faults.
 pub fn run(args: &FsckArgs) -> anyhow::Result<bool> {
     let directory = args.extract.as_ref().and_then(Option::as_deref);
     refuse_without_directory(args, directory)?;

@@ -211,7 +211,7 @@ impl Run {
         child.wait().with_context(|| name.to_string())
     }
 
-    /// Whether the mount persists although it is no longer at any path.
+    /// Whether the mount persists although no path leads to it any more.
     fn outlives(&self) -> bool {
         let ended = pidfd_open(self.helper, PidfdFlags::empty());
         ended.is_ok_and(|ended| {

@@ -41,7 +41,7 @@ pub fn run(args: &StatArgs) -> anyhow::Result<Outcome> {
     Ok(Outcome::of(!mounts.into_iter().flatten().any(has_failed)))
 }
 
-/// Maps a file in a mount to the mount.
+/// Returns the mount point of the mount that a file is in; any other path is returned unchanged.
 fn of_file(place: PathBuf) -> PathBuf {
     erofs_mount::mountpoint_of(&place).unwrap_or(place)
 }

@@ -35,7 +35,7 @@ pub fn overview(now: &Value, before: Option<&Value>) -> String {
         let before = before.and_then(|before| of(before, mount));
         rows.push(row(mount, before.as_ref().unwrap_or(&Value::Null)));
     }
-    // The reason why a mount does not answer does not fit in any column.
+    // The reason why a mount does not answer is too long for a column.
     let tabular = |column: usize| {
         let of_table = move |row: &&[String; COLUMNS]| column == 0 || !row[UP].is_empty();
         rows.iter().filter(of_table)
