@@ -20,7 +20,7 @@ impl RootHash {
 impl FromStr for RootHash {
     type Err = Error;
 
-    /// Reads hexadecimal digits of either case, as `veritysetup` prints them.
+    /// Reads the hexadecimal digits that `veritysetup` prints, in upper or lower case.
     fn from_str(text: &str) -> Result<Self, Error> {
         let refuse = |what: String| Err(Error::RootHash(what));
         let digits = text.as_bytes();

@@ -13,7 +13,7 @@ use crate::examples::examples_help;
 pub enum TraceCommand {
     /// Record the scheduler of this machine in Perfetto format
     Record(TraceRecordArgs),
-    /// Show which threads waited for a CPU, how long, and for which work queue
+    /// Show which threads and work queues waited for a CPU, and how long
     Latency(TraceLatencyArgs),
     /// Compare two recordings: what waits longer, what is new and what is gone
     Diff(TraceDiffArgs),

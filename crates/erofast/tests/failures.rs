@@ -376,8 +376,8 @@ fn times_that_the_target_cannot_hold_are_reported_as_not_kept() {
     );
 }
 
-/// Limits memory in small steps, from what the loader and the command line need to what a tool
-/// needs.
+/// Tries memory limits in small steps, from one that just lets the program start to one that is
+/// enough for a tool.
 #[test]
 fn a_tool_without_memory_says_so_in_one_line() {
     let image = fixture("lz4-64k.erofs");

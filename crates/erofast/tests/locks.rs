@@ -79,7 +79,7 @@ fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Whether a file uses a lock without priority inheritance, outside its tests.
+/// Whether a file, apart from its tests, uses a lock without priority inheritance.
 fn names_a_plain_lock(source: &str) -> bool {
     let tests = "#[cfg(all(test, not(feature = \"loom\")))]\nmod tests";
     let code = source.split("#[cfg(test)]\nmod tests").next().unwrap();

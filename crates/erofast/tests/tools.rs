@@ -10,8 +10,8 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Programs of a bare Debian with Rust and what `make setup` installs; `None` if dpkg does not know
-/// these packages.
+/// The programs of a bare Debian with Rust and with the packages that `make setup` installs; `None`
+/// if dpkg does not know these packages.
 fn bare_programs() -> Option<BTreeSet<String>> {
     let folder = tempfile::tempdir().expect("a directory");
     let place = folder.path().join("bin");

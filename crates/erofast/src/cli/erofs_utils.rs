@@ -85,7 +85,7 @@ pub struct Preserve {
     pub permissions: Option<bool>,
 }
 
-/// The options. Each has a name, a value, whether it sets owner and permissions, and a help text.
+/// The options: name, value, whether it applies to the owner and to the permissions, and help text.
 const PRESERVE: [(&str, bool, [bool; 2], &str); 6] = [
     ("preserve", true, [true, true], "Keep owner and permissions"),
     (

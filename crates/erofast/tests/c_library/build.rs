@@ -191,8 +191,8 @@ impl Installed {
         command
     }
 
-    /// The program under valgrind: reads of uninitialised memory and lost memory result in status
-    /// 99; [`still_reachable`] returns the rest. `None` without valgrind.
+    /// The program under valgrind: status 99 means that memory was lost or that uninitialised
+    /// memory was read; [`still_reachable`] returns the rest. `None` without valgrind.
     pub fn valgrind(&self, program: &Path) -> Option<Command> {
         if !is_there("valgrind") {
             println!("skipped: no valgrind");

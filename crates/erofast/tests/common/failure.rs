@@ -1,4 +1,4 @@
-//! How a command fails, for the tests of both programs.
+//! Checks how a command fails, for the tests of both programs.
 
 use std::process::Output;
 

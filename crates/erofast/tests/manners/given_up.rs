@@ -172,8 +172,8 @@ fn a_signal_ends_a_mount_that_hangs() {
     assert!(!hanging.site.is_mounted());
 }
 
-/// Signals the command at varying stages of the mount: its processes, the mount itself, its
-/// handshake.
+/// Signals the command at varying stages: while processes start, while the image is mounted, and
+/// during the handshake.
 #[test]
 fn a_signal_at_any_moment_leaves_nothing() {
     let Some(site) = Site::new() else { return };

@@ -23,7 +23,7 @@ fn parent(pid: u64) -> u64 {
     line.unwrap().trim().parse().unwrap()
 }
 
-/// Whether a process runs; false for one that has ended and was not yet waited for.
+/// Whether a process is running; false for one that has ended but has not been waited for.
 fn runs(pid: u64) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     !stat.is_empty() && !stat.contains(") Z ")

@@ -344,8 +344,8 @@ impl Writer<'_> {
             true => String::new(),
             false => {
                 let folder = self.folder();
-                // The lowest layer has nothing below, and containerd would remove the layer's own
-                // entries.
+                // The lowest layer has nothing below it to hide, and containerd would remove the
+                // layer's own entries instead.
                 let is_there = self.known.contains_key(&folder) && self.is_lowest;
                 if is_there {
                     return;

@@ -138,7 +138,7 @@ fn sparse_name(path: &[u8]) -> Vec<u8> {
     [directory, b"GNUSparseFile.0/", name].concat()
 }
 
-/// A key ends at its first `=`, so GNU tar escapes an `=` in a name as a URL would.
+/// A key ends at its first `=`, so GNU tar escapes an `=` in a name as in a URL.
 fn xattr_key(name: &str) -> String {
     format!(
         "SCHILY.xattr.{}",

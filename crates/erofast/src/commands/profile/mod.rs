@@ -309,7 +309,7 @@ fn files_with_bytes(profile: &Profile) -> impl Iterator<Item = (&RecordedFile, u
     files.map(move |file| (file, bytes.get(file).copied().unwrap_or(0)))
 }
 
-/// Number of directories listed, including the root, which always is.
+/// Number of directories that the profile lists, including the root, which is always listed.
 fn listed_directories(profile: &Profile) -> usize {
     let directories = profile.directories.iter();
     let listed = directories.filter(|directory| directory.listed_ms.is_some());
