@@ -72,7 +72,7 @@ fn tree_start(offset: u64, hash_block_size: u32) -> Result<u64, Error> {
         .and_then(|end| end.checked_next_multiple_of(hash_block_size.into()))
         .ok_or_else(|| {
             Error::Format(format!(
-                "hash block size {hash_block_size} after byte {offset}: impossible"
+                "hash block size {hash_block_size} after byte {offset}: out of range"
             ))
         })
 }

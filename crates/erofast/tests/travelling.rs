@@ -643,7 +643,7 @@ fn a_command_is_recorded_in_a_mount_of_its_own() {
         (
             &["app.erofs", "--", "test", "-d", "{}"],
             1,
-            "read none of its files",
+            "read none of the image's files",
         ),
         (
             &["none.erofs", "--", "{}/script"],

@@ -116,7 +116,7 @@ fn lookup(engine: &Engine, directory: &Arc<Inode>, name: &[u8], nid: u64, found:
     let missing = [name, b"\x01"].concat();
     match engine.lookup(&engine.waiting(), directory, &missing) {
         Ok(None) => {}
-        other => found.push(format!("lookup of {shown} and one more byte returns {other:?}")),
+        other => found.push(format!("lookup of {shown} plus a byte returns {other:?}")),
     }
 }
 

@@ -33,8 +33,8 @@ const ENVIRONMENT: &str = "
 ";
 
 const HELPER: &str = "
-Options of mount(8) and systemd that mean nothing here (rw, defaults, nofail, x-...) are accepted
-and ignored; others that are not in the list are refused.
+Options of mount(8) and systemd that have no meaning here (rw, defaults, nofail, x-...) are
+accepted and ignored; others that are not in the list are refused.
 
 ## Files
 | file | meaning |
@@ -51,7 +51,7 @@ const HELPER_STATUS: &str = "
 | status | meaning |
 | --- | --- |
 | 0 | The image is mounted. |
-| 1 | It is not; one line on standard error says why. |
+| 1 | The image is not mounted; one line on standard error says why. |
 ";
 
 /// A page and the name of its file.

@@ -126,7 +126,7 @@ fn every_option_is_in_the_man_page_of_its_command() {
     for name in man.keys() {
         assert!(
             expected.contains(name) || others.contains(&name.as_str()),
-            "{name} is of nothing"
+            "{name} belongs to no command"
         );
     }
 }

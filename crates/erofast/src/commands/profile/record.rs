@@ -85,7 +85,7 @@ pub fn record(args: &ProfileRecordArgs) -> anyhow::Result<Outcome> {
     let shown = remote::shown(&args.image);
     ensure!(
         !programs.is_empty(),
-        "{shown}: the command read none of its files, or so many that it looks like a copy"
+        "{shown}: the command read none of the image's files, or so many that it looks like a copy"
     );
     finish(programs, &output)
 }

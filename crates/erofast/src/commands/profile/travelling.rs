@@ -63,7 +63,7 @@ pub(super) fn write(programs: Vec<Program>, output: Option<&PathBuf>) -> anyhow:
     for program in &left {
         let (path, most) = (path_of(program), limits::TRAVELLING_BYTES);
         note(format!(
-            "{path}: left out: the limit of an exported profile is {most} bytes"
+            "{path}: left out: an exported profile is limited to {most} bytes"
         ));
     }
     Ok(Outcome::of(left.is_empty()))
