@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Crates whose code serves requests, as the folders of their sources.
+/// The source folders of the crates whose code serves requests.
 const SERVING: [&str; 13] = [
     "cpu-workers/src",
     "dm-verity/src",

@@ -111,7 +111,7 @@ impl Installed {
     /// The flags that the compiler needs, according to pkg-config.
     fn flags(&self) -> Vec<String> {
         if !is_there("pkg-config") {
-            println!("skipped: no pkg-config: the compiler's flags are those of the test");
+            println!("skipped: no pkg-config: the test supplies the compiler's flags");
             let include = format!("-I{}", self.path("include").display());
             let library = format!("-L{}", self.path("lib").display());
             return vec![include, library, "-lerofast".into()];
@@ -133,7 +133,7 @@ impl Installed {
     /// the programs. If no way works, prints the reason and returns `None`.
     pub fn link_statically(&self, source: &Path) -> Option<Vec<PathBuf>> {
         if !is_there("pkg-config") {
-            println!("skipped: no pkg-config: the compiler's flags are those of the test");
+            println!("skipped: no pkg-config: the test supplies the compiler's flags");
             return None;
         }
         let empty = self.path("empty.c");

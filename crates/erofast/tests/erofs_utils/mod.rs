@@ -55,7 +55,7 @@ impl Place {
         Self(place)
     }
 
-    /// Runs a line with the program in `directory` that the line names first.
+    /// Runs a command line, whose first word names a program in `directory`.
     fn answer(&self, directory: &Path, line: &str) -> String {
         let mut words = line.split(' ');
         let name = words.next().expect("a name");

@@ -19,7 +19,7 @@ use crate::common::copy_program;
 use super::freezer::Freezer;
 use super::site::{LONG, Site, ends_soon, fine, signal, soon};
 
-/// Programs that cannot serve, as scripts: they end, crash, or speak another protocol.
+/// Scripts in place of programs that cannot serve: they end, crash, or speak another protocol.
 const BROKEN: [&str; 4] = [
     "#!/bin/sh\nexit 1\n",
     "#!/bin/sh\nkill -SEGV $$\n",

@@ -134,7 +134,7 @@ fn implied_directories_have_attributes_of_those_below_even_of_hidden_ones() {
     assert_eq!(value(&at("later"), "user.both").as_deref(), Some("top"));
     assert_eq!(value(&at("later"), "user.low").as_deref(), Some("low"));
     assert_eq!(value(&at("later"), "trusted.low"), None);
-    // Created in a set-group-ID directory, whose group it inherits.
+    // This directory is created in a set-group-ID directory, whose group it inherits.
     assert_eq!(shown(&at("new")), (0o2750, 30, 31));
     assert_eq!(shown(&at("new/group")), (0o755, 0, 31));
     assert_eq!(shown(&at("nowhere")), (0o755, 0, 0));

@@ -113,8 +113,8 @@ fn of_commands(command: &Command, above: Option<&str>, pages: &mut Vec<File>) ->
         .try_for_each(|sub| of_commands(sub, Some(name), pages))
 }
 
-/// A page: clap's description of `command`, then Markdown. A page in section 7 belongs to no
-/// command.
+/// A page: clap's description of `command`, followed by the Markdown text `rest`. A page in section
+/// 7 belongs to no command.
 fn page(mut command: Command, section: u8, rest: &str) -> io::Result<File> {
     let usage = command.render_usage().to_string();
     let usage = usage.trim_start_matches("Usage: ").replace(['<', '>'], "");
