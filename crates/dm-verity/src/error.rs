@@ -56,7 +56,7 @@ pub enum Mismatch {
     #[error("the given root hash does not match the hash tree")]
     Root,
     /// The tree was made for a different number of data blocks.
-    #[error("data block {last} is the last one by the superblock, but not by the hash tree")]
+    #[error("data block {last} is the last one in the superblock, but not in the hash tree")]
     Length {
         /// The last data block.
         last: u64,

@@ -104,7 +104,7 @@ impl Site {
 impl Drop for Site {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg("-l").arg(self.point()).output();
-        // Removes what was learned from an image that is gone.
+        // Removes what was learned from the image, which is about to be deleted.
         let _ = self.run(&["profile", "remove", "app.erofs"]);
     }
 }

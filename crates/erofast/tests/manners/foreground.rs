@@ -42,7 +42,7 @@ fn a_server_that_dies_is_replaced_and_upgraded_and_requests_are_printed_on() {
             ("after a death", Some(server)) => signal("-KILL", server),
             _ => fine(&site.run(&["upgrade", "mnt"])),
         }
-        soon("a request on the standard error", || {
+        soon("a request on standard error", || {
             assert!(fs::metadata(site.point().join(name)).is_err());
             site.log().contains(&format!("\"{name}\" for pid"))
         });

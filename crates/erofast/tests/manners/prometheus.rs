@@ -20,7 +20,7 @@ fn promtool(metrics: &[u8]) -> Option<Output> {
     Some(child.wait_with_output().unwrap())
 }
 
-/// Covers requests of all kinds, a fault of the image, and a mount point that must be quoted in a
+/// Covers requests of all kinds, a fault in the image, and a mount point that must be quoted in a
 /// label.
 #[test]
 fn promtool_finds_nothing_to_say_of_the_counters() {

@@ -27,8 +27,8 @@ const BROKEN: [&str; 4] = [
     "no program at all\n",
 ];
 
-/// A mount by a program that the test can replace. If servers are not replaced, prints the reason
-/// and returns `None`.
+/// A mount made by a program that the test can replace. If servers are not replaced, prints the
+/// reason and returns `None`.
 pub fn mounted() -> Option<Site> {
     let site = Site::new()?;
     copy_program(&site.path("good"));

@@ -18,7 +18,7 @@ fn attribute(path: &Path, name: &str, value: &str) {
     set.expect("an attribute");
 }
 
-/// Changes a directory of a layer.
+/// Sets mode and owner of a directory in a layer.
 fn set(path: &Path, mode: u32, owner: u32) {
     chown(path, Some(owner), Some(owner + 1)).expect("root");
     fs::set_permissions(path, PermissionsExt::from_mode(mode)).expect("root");

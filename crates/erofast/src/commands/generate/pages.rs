@@ -161,7 +161,7 @@ fn manual(section: u8) -> &'static str {
 fn tidy(text: &str) -> String {
     let preamble = Roff::new().render();
     let text = text.replace(&preamble, "");
-    // Above possible values, clap_mangen writes a break before and after an empty line.
+    // Before a list of possible values, clap_mangen writes an empty line between two breaks.
     let text = text.replace(".br\n\n.br\n", ".sp\n");
     let text = text
         .replace('`', r"\(ga")
