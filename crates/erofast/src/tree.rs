@@ -50,7 +50,8 @@ const READ_AHEAD: usize = 1 << 16;
 /// Walks everything below `start`, which is visited first. A directory is followed by its entries,
 /// in their order on disk. Each directory is entered once, so a loop of directories ends.
 ///
-/// Memory is bounded for any image: the path, and the numbers of the inodes found.
+/// Memory is bounded for any image: it holds the path, the numbers of the inodes found, and a
+/// limited number of entries read ahead.
 pub fn walk(
     engine: &Engine,
     start: &Arc<Inode>,

@@ -194,7 +194,8 @@ fn a_flipped_bit_costs_what_depends_on_its_block_and_nothing_else() {
         };
         let found = verify::differences(&engine, &expected, &[]);
         let paths = expected.len();
-        // Any result other than an error that names the block would be a wrong byte.
+        // Any result other than an error that names the block would mean that a wrong byte was
+        // returned.
         let named = format!("data block {block} (at byte {})", block * 4096);
         let wrong: Vec<_> = found
             .iter()

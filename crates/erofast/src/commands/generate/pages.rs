@@ -73,7 +73,7 @@ pub fn all() -> io::Result<Vec<File>> {
     let helper = helper + &see_also(&["erofast(1)", "erofast(7)", "fstab(5)", "mount(8)"]);
     pages.push(page(HelperArgs::command(), 8, &helper)?);
     for old in [FsckArgs::command(), DumpArgs::command()] {
-        // Without the prefix, the pages would have the names of those of erofs-utils.
+        // Without the prefix, the pages would have the same names as those of erofs-utils.
         let name = format!("erofast-{}", old.get_name());
         pages.push(page(old.display_name(name), 1, &see_also(&["erofast(1)"]))?);
     }
