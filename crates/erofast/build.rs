@@ -1,8 +1,8 @@
 //! The `--version` text of both programs: the version, and the commit they were built from.
 //!
 //! In a clone the commit comes from git, in a source tarball from the file `packaging/commit`;
-//! elsewhere none is shown. Debug builds show that they are debug builds instead: the commit would
-//! cause a rebuild after every commit.
+//! elsewhere no commit is shown. Debug builds show `debug build` instead, because including the
+//! commit would force a rebuild after every commit.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! Verified hash blocks.
+//! The cache of verified hash blocks.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -11,7 +11,8 @@ pub(crate) type HashBlock = Arc<[u8]>;
 const LEAF_BYTES: usize = 2 << 20;
 
 /// A cache of hash blocks. All blocks above level 0 are kept (with 4 KiB blocks and SHA-256,
-/// 1/16384 of the data). Each block of level 0 has one slot, which it shares with other blocks.
+/// 1/16384 of the data). A block of level 0 can be kept only in one slot, which it shares with
+/// other blocks.
 #[derive(Debug)]
 pub(crate) struct HashBlockCache {
     upper: RwLock<HashMap<(usize, u64), HashBlock>>,
@@ -33,8 +34,8 @@ impl HashBlockCache {
             let upper = self.upper.read().unwrap_or_else(PoisonError::into_inner);
             return upper.get(&(level, block)).cloned();
         }
-        // Verifying the block again is better for an urgent thread than waiting for a thread that
-        // has no CPU.
+        // For an urgent thread, verifying the block again is better than waiting for a lock holder
+        // that has no CPU.
         let slot = self.slot(block).try_lock().ok()?;
         slot.as_ref()
             .filter(|(held, _)| *held == block)

@@ -1,12 +1,12 @@
-//! Errors: one line each, with the block that does not match or the field that is wrong.
+//! Errors. Each is one line that names the mismatched block or the wrong field.
 
 use std::io;
 
-/// The reason why a tree cannot be used, or a block cannot be trusted.
+/// Why a tree cannot be used or a block cannot be trusted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The superblock or the parameters contradict themselves, or are not supported.
+    /// The superblock or the parameters are inconsistent or not supported.
     #[error("{0}")]
     Format(String),
     /// The root hash is not valid hexadecimal.
@@ -21,7 +21,7 @@ pub enum Error {
     /// The hash area cannot be read.
     #[error("hash area at byte {offset}: {source}")]
     Read {
-        /// First byte of the read, counted from the beginning of the hash device.
+        /// Offset of the failed read on the hash device, in bytes.
         offset: u64,
         /// The error that the system returned.
         source: io::Error,
@@ -36,10 +36,10 @@ pub enum Mismatch {
     Data {
         /// Number of the block.
         block: u64,
-        /// First byte of the block on the data device.
+        /// Offset of the block on the data device, in bytes.
         offset: u64,
     },
-    /// A block of the hash tree below the root, or the root itself.
+    /// A block of the hash tree other than the first.
     #[error(
         "hash block {block} of level {level} (at byte {offset} of the hash device) does not match \
          its hash"
@@ -49,14 +49,14 @@ pub enum Mismatch {
         level: usize,
         /// Number of the block within its level.
         block: u64,
-        /// First byte of the block on the hash device.
+        /// Offset of the block on the hash device, in bytes.
         offset: u64,
     },
     /// The first block of the tree, or the only data block, does not match the root hash.
     #[error("the given root hash does not match the hash tree")]
     Root,
-    /// The number of data blocks differs from the one that the tree was made for.
-    #[error("the hash tree does not end at data block {last}, the last one in the superblock")]
+    /// The tree was made for a different number of data blocks.
+    #[error("data block {last} is the last one in the superblock, but not in the hash tree")]
     Length {
         /// The last data block.
         last: u64,

@@ -10,7 +10,7 @@ use crate::hash_type::HashType;
 /// Size of the longest digest of any algorithm, in bytes.
 pub(crate) const MAX_DIGEST: usize = 64;
 
-/// A hash function, by the kernel's name.
+/// A hash function, named as in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HashAlgorithm {

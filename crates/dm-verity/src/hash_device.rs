@@ -7,7 +7,7 @@ pub trait HashDevice {
     /// Fills `buf` from byte `offset`; a read that cannot fill it is an error.
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()>;
 
-    /// Size in bytes.
+    /// Size of the device in bytes.
     fn size(&self) -> u64;
 }
 

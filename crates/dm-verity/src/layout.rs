@@ -18,7 +18,7 @@ pub(crate) struct Layout {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Level {
-    /// First byte on the hash device.
+    /// Offset of the level on the hash device, in bytes.
     pub(crate) start: u64,
     /// Number of hash blocks.
     pub(crate) blocks: u64,
@@ -63,7 +63,7 @@ impl Layout {
         })
     }
 
-    /// First byte after the tree.
+    /// Offset of the first byte after the tree.
     pub(crate) fn end(&self, parameters: &Parameters) -> u64 {
         self.levels.first().map_or(parameters.tree_start, |leaf| {
             leaf.start + leaf.blocks * u64::from(parameters.hash_block_size)

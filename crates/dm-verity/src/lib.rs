@@ -5,7 +5,7 @@
 //! caller's own), a root hash, and the [`HashDevice`] that holds the hash area. Then
 //! [`Tree::verify`] checks bytes that the caller has read. The format is that of the kernel's
 //! Documentation/admin-guide/device-mapper/verity.rst and of cryptsetup's on-disk header, version
-//! 1. A root hash with a signature is checked by [`verify_signature`].
+//! 1. [`verify_signature`] checks a signature of the root hash.
 //!
 //! ```
 //! use dm_verity::{HashAlgorithm, Parameters, RootHash, Tree};

@@ -29,7 +29,7 @@ impl Parameters {
     /// device: the options of `veritysetup --no-superblock`.
     ///
     /// # Errors
-    /// A value is out of its range.
+    /// A value is out of range.
     pub fn new(
         algorithm: HashAlgorithm,
         data_block_size: u32,
@@ -89,7 +89,7 @@ impl Parameters {
         let size = self.data_blocks.checked_mul(self.data_block_size.into());
         if self.data_blocks == 0 || size.is_none_or(|size| size > i64::MAX as u64) {
             return refuse(format!(
-                "{} data blocks of {} bytes: impossible",
+                "{} data blocks of {} bytes: out of range",
                 self.data_blocks, self.data_block_size
             ));
         }

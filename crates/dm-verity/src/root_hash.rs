@@ -11,7 +11,7 @@ use crate::hash::MAX_DIGEST;
 pub struct RootHash(Vec<u8>);
 
 impl RootHash {
-    /// Its bytes.
+    /// The bytes of the hash.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
@@ -20,7 +20,7 @@ impl RootHash {
 impl FromStr for RootHash {
     type Err = Error;
 
-    /// Reads hexadecimal digits of either case, as `veritysetup` prints them.
+    /// Reads the hexadecimal digits that `veritysetup` prints, in upper or lower case.
     fn from_str(text: &str) -> Result<Self, Error> {
         let refuse = |what: String| Err(Error::RootHash(what));
         let digits = text.as_bytes();

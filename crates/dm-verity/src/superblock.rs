@@ -16,7 +16,7 @@ const SIGNATURE: &[u8; 8] = b"verity\0\0";
 /// including padding, must have that value. The UUID may have any value, and nothing depends on it.
 ///
 /// # Errors
-/// There is no superblock, or it is not supported or not consistent.
+/// There is no superblock, or it is unsupported or inconsistent.
 pub fn read_superblock(hash_device: &impl HashDevice, offset: u64) -> Result<Parameters, Error> {
     let mut bytes = [0; SUPERBLOCK_SIZE];
     hash_device
@@ -65,14 +65,14 @@ fn parse(bytes: &[u8; SUPERBLOCK_SIZE], offset: u64) -> Result<Parameters, Error
     Ok(parameters)
 }
 
-/// The first hash block after the superblock.
+/// Offset of the first hash block after the superblock.
 fn tree_start(offset: u64, hash_block_size: u32) -> Result<u64, Error> {
     offset
         .checked_add(SUPERBLOCK_SIZE as u64)
         .and_then(|end| end.checked_next_multiple_of(hash_block_size.into()))
         .ok_or_else(|| {
             Error::Format(format!(
-                "hash block size {hash_block_size} after byte {offset}: impossible"
+                "hash block size {hash_block_size} after byte {offset}: out of range"
             ))
         })
 }

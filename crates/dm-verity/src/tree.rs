@@ -11,7 +11,7 @@ use crate::parameters::Parameters;
 use crate::root_hash::RootHash;
 
 /// An opened hash tree. Hash blocks are read when they are first needed and verified up to the root
-/// hash. Those above level 0 are kept, and up to 2 MiB of level 0.
+/// hash. All blocks above level 0 are kept, plus up to 2 MiB of level 0.
 #[derive(Debug)]
 pub struct Tree {
     parameters: Parameters,
@@ -24,7 +24,7 @@ pub struct Tree {
 impl Tree {
     /// Opens the tree at [`Parameters`] on `hash_device`, and verifies the path from the root to
     /// the digest of the last data block. A wrong root hash, salt, algorithm, block size or number
-    /// of blocks is therefore found here rather than in some later read.
+    /// of blocks is therefore found here rather than in a later read.
     ///
     /// # Errors
     /// The tree does not fit on `hash_device`, cannot be read, or does not match the root hash.
@@ -91,7 +91,8 @@ impl Tree {
     /// Hash blocks that are not cached are read from `hash_device`.
     ///
     /// # Errors
-    /// The first block that does not match, or the first hash block above it that does not match.
+    /// A data block or a hash block above it does not match, or a hash block cannot be read. The
+    /// error names the first such block.
     ///
     /// # Panics
     /// If `data` is not a multiple of the data block size.

@@ -146,8 +146,8 @@ fn bytes_that_are_no_signature_are_refused() {
     }
 }
 
-/// For given content and a given key there is only one RSA signature with PKCS#1 v1.5, so any
-/// mutant that is accepted contains that signature, and never signs another root hash.
+/// For given content and a given key there is only one RSA signature with PKCS#1 v1.5, so a mutant
+/// that is accepted must still contain that signature, and cannot sign another root hash.
 #[test]
 fn every_mutant_is_refused_unless_the_signed_bytes_are_whole() {
     let zeros: RootHash = "0".repeat(64).parse().unwrap();

@@ -1,4 +1,5 @@
-//! Good trees are accepted, and every flipped bit of data, tree and superblock is detected.
+//! Good trees are accepted, and every flipped bit of the data, the tree or the superblock is
+//! detected, except in the UUID.
 
 use std::process::Command;
 
@@ -79,8 +80,8 @@ fn trees_of_every_shape_verify_their_data() {
     }
 }
 
-/// Verifying a range needs exactly the blocks that `hashes` returns: all others may be missing, and
-/// without any one of these verification fails.
+/// Verifying a range needs exactly the blocks that `hashes` returns: all others may be missing, but
+/// if any one of these is missing, verification fails.
 #[test]
 fn the_hashes_of_a_range_are_those_that_verify_it() {
     for recipe in recipes() {

@@ -1,4 +1,4 @@
-//! Progress bars on a terminal: amount, time left, task. Nothing is drawn elsewhere.
+//! Progress bars: amount, time left, task. They are drawn only on a terminal.
 
 use std::io::{self, IsTerminal};
 
@@ -10,7 +10,7 @@ pub fn is_watched() -> bool {
     io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
-// The names of tasks and notes differ in length, so the bar comes first and keeps its length.
+// Task names and notes differ in length, so the bar comes first and keeps its length.
 const STEPS: &str = "{bar:30} {pos}/{len} ({eta} left) {prefix} {wide_msg}";
 const BYTES: &str = "{bar:30} {binary_bytes}/{binary_total_bytes} ({eta} left) {prefix} \
                      {binary_bytes_per_sec}";

@@ -1,6 +1,7 @@
 //! Examples of use, for the long help and the man pages.
 
-/// A section for each command: the purpose of each example, then the command to type as a block.
+/// One section per command; each example consists of its purpose and a block with the command to
+/// type.
 const EXAMPLES: &str = include_str!("../examples.md");
 
 /// One example.
@@ -12,7 +13,7 @@ pub struct Example {
     pub command: &'static str,
 }
 
-/// The examples of one command, named with spaces: `erofast lab launch`.
+/// The examples for the command whose full name is `of`, for instance `erofast lab launch`.
 pub fn examples(of: &str) -> Vec<Example> {
     let mut sections = EXAMPLES
         .split("\n## ")

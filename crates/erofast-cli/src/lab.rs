@@ -33,7 +33,7 @@ pub enum LabCommand {
     Guest,
 }
 
-/// The words that [`LabEngineArgs::engines`] may begin with, and the meaning of each.
+/// The words with which a value of [`LabEngineArgs::engines`] may begin, and the meaning of each.
 pub const ENGINES: [(&str, &str); 7] = [
     ("kernel", "The kernel's EROFS, mounted from the image file"),
     ("kernel-loop", "The kernel's EROFS on a loop device"),

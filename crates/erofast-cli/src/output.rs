@@ -10,7 +10,7 @@ macro_rules! outln {
     ($($text:tt)*) => { $crate::print_line(format_args!($($text)*))? };
 }
 
-/// Fails if nothing can be printed.
+/// Checks that standard output is open.
 ///
 /// # Errors
 /// The program was started with standard output closed.
@@ -45,7 +45,7 @@ impl Write for Stdout {
     }
 }
 
-/// `Interrupted` stays unchanged, because then the write is tried again.
+/// `Interrupted` is returned unchanged, because it makes the caller retry the write.
 fn named(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::Interrupted => error,

@@ -10,7 +10,7 @@ use strsim::damerau_levenshtein;
 
 use crate::outcome::Usage;
 
-/// Parses the arguments of this process. Help and version are printed and end the process.
+/// Parses the arguments of this process. If help or the version is requested, prints it and exits.
 ///
 /// # Errors
 /// [`Usage`], with one line.
@@ -29,7 +29,8 @@ pub fn parse_from<P: Parser>(arguments: impl Iterator<Item = OsString>) -> anyho
             Err(unwritten) => anyhow::Error::new(unwritten).context("standard output"),
         },
         ErrorKind::InvalidSubcommand if arguments.get(1).is_some_and(|word| word == "help") => {
-            // Words after `help` are not compared with the names of commands.
+            // clap suggests no command for a word after `help`, so the line is parsed again without
+            // `help`.
             arguments.remove(1);
             let error = P::try_parse_from(&arguments).err().unwrap_or(error);
             Usage(with_hint(&P::command(), &error)).into()
@@ -50,7 +51,7 @@ const OTHER_NAMES: [(&str, &str); 4] = [
     ("version", "erofast --version shows it"),
 ];
 
-/// The message for an unknown command, with a hint at the right one.
+/// The message for an unknown command, with a hint about the command that was probably meant.
 fn with_hint(root: &Command, error: &clap::Error) -> String {
     let message = message(error);
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else {
@@ -61,7 +62,7 @@ fn with_hint(root: &Command, error: &clap::Error) -> String {
     let hint = other.map(|(_, hint)| (*hint).to_owned());
     let what = message.split("; ").next().unwrap_or_default();
     let see = message.rsplit("; ").next().unwrap_or_default();
-    // clap compares the word only with the commands of one level, which take precedence.
+    // Commands below the last one that was recognized take precedence over all others.
     let near = below(root, see).and_then(|(command, path)| closest(command, path, word));
     let found = near.or_else(|| closest(root, root.get_name(), word));
     let hint = hint.or(found.map(|(_, hint)| hint));
@@ -80,8 +81,8 @@ fn below<'c, 's>(root: &'c Command, see: &'s str) -> Option<(&'c Command, &'s st
     Some((command, path))
 }
 
-/// Returns a hint at the command below `above` whose name is closest to `word`, and the number of
-/// letters in which the two differ.
+/// Returns a hint that names the command below `above` whose name is closest to `word`, and the
+/// number of letters in which the two differ.
 fn closest(above: &Command, path: &str, word: &str) -> Option<(usize, String)> {
     let visible = above
         .get_subcommands()
@@ -111,8 +112,8 @@ fn message(error: &clap::Error) -> String {
     number.unwrap_or(line)
 }
 
-/// What is wrong with a number, where clap would use the standard library's wording or show the
-/// range of a Rust type.
+/// Says what is wrong with a number in cases in which clap would use the standard library's wording
+/// or show the range of a Rust type.
 fn number(error: &(dyn Error + 'static)) -> Option<String> {
     if let Some(error) = error.downcast_ref::<ParseIntError>() {
         return Some(match error.kind() {
@@ -126,7 +127,7 @@ fn number(error: &(dyn Error + 'static)) -> Option<String> {
 }
 
 /// clap's message has the error, tips and the usage in separate paragraphs. Keeps the error, the
-/// name that was probably meant, and the command whose help has the rest.
+/// name that was probably meant, and a reference to the help.
 fn line(message: &str) -> String {
     let (error, rest) = message.split_once("\n\n").unwrap_or((message, ""));
     let words: Vec<&str> = error.split_whitespace().collect();
@@ -150,10 +151,10 @@ fn line(message: &str) -> String {
     parts.join("; ")
 }
 
-/// A hint, because many tools take paths in an archive after its name.
+/// A hint for users of other tools, many of which take paths in an archive after its name.
 const PATHS: &str = "give paths in the image with --path";
 
-/// A hint, because hyperfine and other tools take the program without a separator.
+/// A hint for users of hyperfine and other tools, which take the program without a separator.
 const PROGRAM: &str = "give a program and its arguments after --";
 
 /// Whether the error is about an extra argument that is not an option.

@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-/// The program with this name, beside this one or in `PATH`; just the name if it is in neither.
+/// The path of the program with this name, which is beside this program or in `PATH`; just the name
+/// if it is in neither place.
 pub fn program(name: &str) -> PathBuf {
     let own = std::env::current_exe().ok();
     let beside = own.as_deref().and_then(Path::parent).map(Path::to_owned);

@@ -13,7 +13,7 @@ use crate::examples::examples_help;
 pub enum TraceCommand {
     /// Record the scheduler of this machine in Perfetto format
     Record(TraceRecordArgs),
-    /// Show which threads waited for a CPU, how long, and for which work queue
+    /// Show which threads and work queues waited for a CPU, and how long
     Latency(TraceLatencyArgs),
     /// Compare two recordings: what waits longer, what is new and what is gone
     Diff(TraceDiffArgs),
@@ -33,10 +33,11 @@ pub struct TraceDiffArgs {
     /// Only threads and work queues whose name matches
     #[arg(long = "match", value_name = "RE")]
     pub matching: Option<String>,
-    /// Number of rows to compare, longest waits first; more rows make each claim harder
+    /// Number of rows to compare, longest waits first; with more rows, each claim needs more
+    /// evidence
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub top: usize,
-    /// Write the report as one HTML file too, with every block
+    /// Write the report as one HTML file too, with all details
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
     /// Print JSON
@@ -117,7 +118,7 @@ pub struct TraceLatencyArgs {
     /// which it runs again, and draws the longest three.
     #[arg(long, value_name = "TASK")]
     pub why: Option<String>,
-    /// Draw the longest wait, or chain of --why, as an HTML page too
+    /// Draw the longest wait, or the longest chain of --why, as an HTML page too
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
     /// Print all figures of each row, in up to 164 columns
@@ -160,7 +161,7 @@ pub enum Sort {
     Preempted,
 }
 
-/// A moment of a trace, in nanoseconds.
+/// A moment in a trace, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
     /// On the trace's clock.

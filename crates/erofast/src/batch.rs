@@ -15,7 +15,7 @@ const LENGTH: usize = 64;
 /// Maximum number of waiting batches per thread.
 const AHEAD: usize = 4;
 
-/// The receiver is gone.
+/// The error if no thread receives any more.
 #[derive(Debug, thiserror::Error)]
 #[error("all worker threads have exited")]
 pub struct Closed;

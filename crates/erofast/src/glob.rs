@@ -137,7 +137,7 @@ impl Search<'_> {
         let Some((&first, rest)) = pattern.split_first() else {
             return self.add(path, Ok(inode.clone()));
         };
-        // A symlink on the way leads to a directory of the image.
+        // A symlink in the middle of the path is resolved within the image.
         let directory = match inode.file_type() {
             FileType::Symlink => self.engine.resolve(&path, true),
             _ => Ok(inode.clone()),
@@ -270,7 +270,7 @@ fn character(name: &[u8]) -> usize {
 fn class_of(class: &[u8]) -> Option<(usize, impl Fn(u8) -> bool)> {
     let negated = matches!(class.first(), Some(b'!' | b'^'));
     let begin = usize::from(negated);
-    // A bracket in first place is a member of the set.
+    // A `]` in first place is a member of the set.
     let end = begin + 1 + class.get(begin + 1..)?.iter().position(|&b| b == b']')?;
     let set = class[begin..end].to_vec();
     let takes = move |byte: u8| {

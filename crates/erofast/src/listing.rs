@@ -8,7 +8,7 @@ use std::sync::Arc;
 use erofs_engine::erofs_format::{Inode, Nid};
 use erofs_engine::{Engine, Error};
 
-/// Entries per read.
+/// Number of entries per batch.
 const BATCH: usize = 1024;
 /// Maximum number of names in one directory that may be out of order. mkfs.erofs sorts names; a
 /// directory that repeats one block forever never ascends.
@@ -27,7 +27,7 @@ pub struct Name {
     pub claimed_type: u8,
     /// Whether the name sorts after the previous one, as the format requires.
     pub in_order: bool,
-    /// Whether the directory had this name before.
+    /// Whether this name already occurred in the directory.
     pub duplicate: bool,
     /// The position after this entry.
     next: u64,
@@ -152,8 +152,8 @@ impl Listing {
             match entry {
                 Ok(entry) if matches!(entry.name, b"." | b"..") => {}
                 Ok(entry) => self.push(entry.name, entry.nid, entry.file_type, entry.next),
-                // The listing resumes after a broken entry; only a few broken ones follow each
-                // other.
+                // The listing continues after a broken entry, whatever the size of the batch,
+                // because only a few broken ones follow each other.
                 Err(error) => {
                     self.batch.push_back(Err(error.to_string()));
                     return ControlFlow::Continue(());
@@ -180,7 +180,7 @@ impl Listing {
     }
 
     fn end(&mut self, outcome: Result<(), Error>) {
-        // Why the listing ends before the directory does, which becomes the last item.
+        // If the listing ends before the directory does, the reason becomes the last item.
         let broke_off = match outcome {
             Err(error) => Some(error.to_string()),
             Ok(()) if self.read.out_of_order > OUT_OF_ORDER => Some(format!(

@@ -69,7 +69,7 @@ fn is_usage_error(error: &anyhow::Error) -> bool {
         && (error.is::<Usage>() || error.is::<erofs_mount::OptionError>())
 }
 
-/// Whether mount(8) runs this process, which it does under the helper's name.
+/// Whether mount(8) started this process, judging by its name.
 fn is_mount_helper() -> bool {
     let name = std::env::args_os().next().unwrap_or_default();
     let name = Path::new(&name).file_name().unwrap_or_default();

@@ -19,7 +19,7 @@ pub struct Entry {
     pub claimed_type: u8,
     /// Whether this inode was found for the first time; further names are hard links.
     pub first: bool,
-    /// Whether the directory had this name before.
+    /// Whether this name already occurred in the directory.
     pub duplicate: bool,
 }
 
@@ -50,7 +50,8 @@ const READ_AHEAD: usize = 1 << 16;
 /// Walks everything below `start`, which is visited first. A directory is followed by its entries,
 /// in their order on disk. Each directory is entered once, so a loop of directories ends.
 ///
-/// Memory is bounded for any image: the path, and the numbers of the inodes found.
+/// Memory is bounded for any image: it holds the path, the numbers of the inodes found, and a
+/// limited number of entries read ahead.
 pub fn walk(
     engine: &Engine,
     start: &Arc<Inode>,

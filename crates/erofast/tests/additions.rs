@@ -9,7 +9,7 @@ use std::process::Command;
 /// empty.
 type Edit = (&'static str, &'static str, &'static str);
 
-/// A page of docs/contributing, and an addition in the files it names.
+/// The pages of docs/contributing, each with an addition to the files that it names.
 const ADDITIONS: [(&str, &[Edit]); 5] = [
     ("add-codec.md", CODEC),
     ("add-figure.md", FIGURE),
@@ -226,8 +226,8 @@ fn the_pages_name_every_file_that_an_addition_touches() {
     let tests = std::env::current_exe().expect("a path");
     let target: PathBuf = tests.ancestors().skip(3).take(1).collect();
     let mut check = Command::new(env!("CARGO"));
-    // The variables that cargo sets for the crate under test would change the environment, and
-    // build scripts of dependencies would run again.
+    // Removes the variables that cargo sets for the crate under test; with them, the build scripts
+    // of dependencies would run again.
     for (name, _) in std::env::vars_os() {
         let name = name.to_string_lossy();
         let of_crate = ["CARGO_PKG_", "CARGO_MANIFEST_", "OUT_DIR"];

@@ -185,7 +185,7 @@ fn a_manifest_that_is_none_is_one_line_and_status_1() {
     );
 }
 
-/// Runs a command whose output all goes to a terminal.
+/// Runs a command with all of its output going to a terminal.
 fn on_a_terminal(command: &str, variables: &[(&str, &str)]) -> Option<String> {
     let mut script = Command::new("script");
     script

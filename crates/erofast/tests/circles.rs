@@ -1,6 +1,7 @@
 //! No two files of a crate use each other, directly or through others. `mod` declarations do not
-//! count as uses. A path into another file of the crate does, and through re-exports it counts for
-//! the file that defines the item. Comments, and tests inside the sources, may name anything.
+//! count as uses. A path to an item in another file of the crate does count. If the path leads
+//! through re-exports, it counts as a use of the file that defines the item. Comments, and tests
+//! inside the sources, may name anything.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -64,7 +65,7 @@ fn module(source: &str) -> Module {
             }
             let mut found = Vec::new();
             expand(tree.trim_end_matches(';'), &[], &mut found);
-            // A re-export by itself only adds a name.
+            // A re-export does not count as a use; it only adds a name.
             let used = found.iter().filter(|_| public.is_none());
             let used = used.map(|(_, path)| path.clone());
             module.paths.extend(used);
@@ -154,7 +155,7 @@ fn follow(krate: &Crate, from: &Name, path: &[String], hops: usize) -> Option<Na
     Some(at)
 }
 
-/// Files in cycles, with the files they use, and files between two cycles.
+/// Files that are in a cycle, or on a path between two cycles, each with the files it uses.
 fn circles(folder: &Path) -> BTreeMap<Name, Vec<Name>> {
     let mut krate = Crate::new();
     read(folder, &Name::new(), &mut krate);

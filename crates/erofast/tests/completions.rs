@@ -150,7 +150,7 @@ fn home() -> tempfile::TempDir {
     home
 }
 
-/// How interactive shells complete lines; `None` without zsh, which types them.
+/// The lines as an interactive shell completes them; `None` without zsh, which types them.
 fn typed(shell: &str, prepare: &str, place: &Path, typed: &[&str]) -> Option<Vec<String>> {
     let arguments = [&["-f", "-c", TYPED, "zsh", shell, prepare][..], typed].concat();
     let output = run_in(place, "zsh", &arguments)?;

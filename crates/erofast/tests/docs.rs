@@ -4,7 +4,7 @@
 //! A block that begins with "```sh run" is run by bash; all blocks of a page share a temporary
 //! directory with a small image `app.erofs`. A further word says what the block needs: "fuse" means
 //! that it mounts, "userns" that it mounts in a user namespace, and "trace" that it records the
-//! scheduler. If that is not allowed, the block is skipped with the reason.
+//! scheduler. If that is not allowed, the block is skipped and the reason is printed.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! Errors are one line that names the remedy, with the right exit status, and leave nothing behind.
+//! Each error is one line that names the remedy, with the right exit status, and leaves nothing
+//! behind.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -375,8 +376,8 @@ fn times_that_the_target_cannot_hold_are_reported_as_not_kept() {
     );
 }
 
-/// Limits memory in small steps, from what the loader and the command line need to what a tool
-/// needs.
+/// Tries memory limits in small steps, from one that just lets the program start to one that is
+/// enough for a tool.
 #[test]
 fn a_tool_without_memory_says_so_in_one_line() {
     let image = fixture("lz4-64k.erofs");
@@ -400,7 +401,7 @@ fn a_tool_without_memory_says_so_in_one_line() {
                 .expect("a shell");
             let text = String::from_utf8_lossy(&output.stderr);
             match output.status.code() {
-                // The loader could not start the program.
+                // Success, or the loader could not start the program (127).
                 Some(0 | 127) => {}
                 Some(1) => assert!(
                     text.lines().any(|line| line.starts_with("erofast: ")),

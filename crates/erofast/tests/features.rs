@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
-/// Dependencies of a crate and of its tests, as name with version, and features.
+/// The dependencies of a crate and of its tests: name with version, and features.
 fn dependencies(package: &str) -> Vec<(String, String)> {
     let tree = ["tree", "--locked", "--offline", "--package", package];
     let format = [

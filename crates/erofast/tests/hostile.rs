@@ -128,7 +128,7 @@ fn a_stream_never_leads_through_a_symlink() {
     assert_eq!(output.status.code(), Some(1));
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(
-        errors.contains("name: its directory already has an entry of this name"),
+        errors.contains("name: its directory already has an entry with this name"),
         "{errors}"
     );
 }

@@ -1,4 +1,4 @@
-//! Every valid image reads exactly as its manifest says, by every path of the engine.
+//! Every valid image reads exactly as its manifest says, on every path through the engine.
 
 use crate::common::{TestImage, all_good_images, manifest, verify};
 use erofs_engine::{Engine, EngineOptions, Offset, SyncDecompress, WorkersMode};

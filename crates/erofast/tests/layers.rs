@@ -71,7 +71,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("cpu-workers", &["figures", "sys"]),
     ("page-pool", &["figures", "sys"]),
     ("sched-trace", &[]),
-    // liblzma's MicroLZMA decoder has no safe binding; crate sys has ours.
+    // liblzma's MicroLZMA decoder has no safe binding; crate `sys` contains our binding.
     ("erofs-codecs", &["sys"]),
     ("erofs-format", &[]),
     ("launch-profile", &[]),
@@ -107,7 +107,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Crates that may contain unsafe code, and in which files; if no file is named, in all.
+/// Crates that may contain unsafe code, each with the files that may; an empty list permits all
+/// files.
 const UNSAFE: &[(&str, &[&str])] = &[
     ("sys", &[]),
     // Uses pointers from C callers.

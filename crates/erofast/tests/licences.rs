@@ -77,7 +77,7 @@ fn the_page_lists_what_is_linked() {
     assert_eq!(&rest[..end], table, "{hint}");
 }
 
-/// Strings of `allow = [...]`.
+/// The strings in `allow = [...]`.
 fn allowed() -> Vec<String> {
     let text = std::fs::read_to_string(root().join("deny.toml")).expect("deny.toml");
     let section = text.split("[licenses]").nth(1).expect("[licenses]");

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Crates whose code serves requests, as the folders of their sources.
+/// The source folders of the crates whose code serves requests.
 const SERVING: [&str; 13] = [
     "cpu-workers/src",
     "dm-verity/src",
@@ -79,7 +79,7 @@ fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Whether a file uses a lock without priority inheritance, outside its tests.
+/// Whether a file, apart from its tests, uses a lock without priority inheritance.
 fn names_a_plain_lock(source: &str) -> bool {
     let tests = "#[cfg(all(test, not(feature = \"loom\")))]\nmod tests";
     let code = source.split("#[cfg(test)]\nmod tests").next().unwrap();
@@ -114,7 +114,10 @@ fn a_request_waits_for_no_lock_whose_holder_inherits_nothing() {
         plain && listed.remove(name).is_none()
     });
     let unlisted: Vec<_> = unlisted.collect();
-    assert!(unlisted.is_empty(), "PiMutex, or a reason: {unlisted:?}");
+    assert!(
+        unlisted.is_empty(),
+        "use PiMutex, or list the file with a reason: {unlisted:?}"
+    );
     assert!(listed.is_empty(), "no longer: {listed:?}");
     assert!(files.len() > 100);
 }

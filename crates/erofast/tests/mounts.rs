@@ -1,5 +1,6 @@
-//! Images that the command mounts, compared by the checker that comes with them. The tests of
-//! erofs-mount mount the whole set; these cover the rarer ways to mount, and the bad images.
+//! Mounts images with the command, and compares them using the checker that comes with the images.
+//! The tests of erofs-mount mount the whole set; these cover the rarer ways to mount, and the bad
+//! images.
 //!
 //! Needs root or fusermount3, /dev/fuse and python3; prints what it skips.
 

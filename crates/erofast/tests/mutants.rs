@@ -41,7 +41,7 @@ fn number(name: &str, default: u64) -> u64 {
     value.map_or(default, |value| value.parse().expect("a number"))
 }
 
-/// Counters of a run of this test.
+/// Counters for one run of this test.
 #[derive(Default)]
 struct Seen {
     runs: u64,

@@ -1,4 +1,4 @@
-//! The program under the other names it is called by, with the command lines that callers use.
+//! The program under its other names, with the command lines that callers use.
 //!
 //! Needs root or fusermount3, and /dev/fuse.
 
@@ -263,7 +263,8 @@ fn mount_erofs_runs_erofsfuse_through_a_shell() {
     place.mounts(shell.args(["-c", &line]).env("PATH", &path));
 }
 
-/// Follows libfuse's convention for callers that mount themselves and drop their rights.
+/// Follows libfuse's convention for callers that mount the filesystem themselves and then drop
+/// their rights.
 #[test]
 fn a_mounted_descriptor_in_the_place_of_the_mount_point_is_served() {
     let Some(place) = Place::new() else { return };

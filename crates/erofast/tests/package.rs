@@ -167,7 +167,7 @@ fn the_package_has_the_helper_the_pages_and_the_completions() {
 /// Names of erofs-utils that the package provides.
 const OLD_NAMES: [&str; 3] = ["erofsfuse", "fsck.erofs", "dump.erofs"];
 
-/// The targets of the old names below a root, after `script` ran there.
+/// The targets of the old names below `root`, after running `script` for that root.
 fn old_names(root: &Path, script: &Path, arguments: &[&str]) -> [Option<PathBuf>; 3] {
     run(Command::new(script).args(arguments).env("DPKG_ROOT", root));
     OLD_NAMES.map(|name| {
@@ -221,7 +221,8 @@ fn the_package_offers_the_old_names_as_alternatives() {
         run(postrm.arg(action).env("DPKG_ROOT", &root));
         assert_eq!(profiles.exists(), stays, "{action}");
     }
-    // The programs of erofs-utils are not links, and stay; the alternatives system reports that.
+    // Programs of erofs-utils are not links, so they stay in place; the alternatives system reports
+    // that.
     let admin = root.join("var/lib/dpkg/alternatives");
     assert_eq!(old_names(&root, &postinst, &["configure", ""]), ours());
     for name in OLD_NAMES {
@@ -675,7 +676,7 @@ fn the_version_names_the_commit_and_changes_since() {
 #[test]
 fn setup_names_packages_that_are_there() {
     let place = tempfile::tempdir().expect("a directory");
-    // Imitates apt-cache, which prints nothing for a name that is only mentioned.
+    // Imitates apt-cache, which prints nothing for a package that others only mention.
     let offers = |versions: &[(&str, &str)]| {
         let cases: String = versions
             .iter()

@@ -109,7 +109,7 @@ fn add_fields(
                 }
                 let (mut schema, is_there) = match figure.shape {
                     Shape::Optional(inner) if figure.is_skipped => (schema_of(inner), false),
-                    // The figure depends on a feature or on an option.
+                    // The figure exists only with a certain feature or option.
                     Shape::Optional(Shape::Part(_)) => (schema_of(&figure.shape), false),
                     _ => (schema_of(&figure.shape), is_required),
                 };
@@ -140,7 +140,7 @@ fn the_schema_of_stat_is_that_of_its_figures() {
     let is_same = fs::read_to_string(&path).expect("docs/schemas/stat.json") == text;
     assert!(
         is_same,
-        "docs/schemas/stat.json is of other figures: EROFAST_WRITE_SCHEMAS=1"
+        "docs/schemas/stat.json does not match the figures: run with EROFAST_WRITE_SCHEMAS=1"
     );
 }
 

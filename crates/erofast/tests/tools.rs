@@ -1,4 +1,5 @@
-//! Tests start other programs. On a bare Debian, which lacks some of them, these tests are skipped.
+//! Tests start other programs. A bare Debian lacks some of them; there, the tests that need these
+//! programs are skipped.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -9,8 +10,8 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Programs of a bare Debian with Rust and what `make setup` installs; `None` if dpkg does not know
-/// these packages.
+/// The programs of a bare Debian with Rust and with the packages that `make setup` installs; `None`
+/// if dpkg does not know these packages.
 fn bare_programs() -> Option<BTreeSet<String>> {
     let folder = tempfile::tempdir().expect("a directory");
     let place = folder.path().join("bin");

@@ -59,7 +59,8 @@ impl Site {
         assert!(mounted.status.success(), "{mounted:?}");
     }
 
-    /// Unmounts and waits for the mount helper, which ends after what was learned has been written.
+    /// Unmounts and waits for the mount helper, which ends only after the learned profile has been
+    /// written.
     fn umount(&self) {
         let helper = self.stat()["restart"]["helper"].clone();
         let unmounted = self.run(&["umount", "mnt"]);
@@ -103,12 +104,13 @@ impl Site {
 impl Drop for Site {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg("-l").arg(self.point()).output();
-        // Removes what was learned from an image that is gone.
+        // Removes what was learned from the image, which is about to be deleted.
         let _ = self.run(&["profile", "remove", "app.erofs"]);
     }
 }
 
-/// Whether a process is running; a process that has ended may never be waited for.
+/// Whether a process is running. One that has ended does not count as running, even if nothing
+/// waits for it.
 fn is_alive(pid: &Value) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = status.rsplit_once(") ").map_or("Z", |(_, rest)| rest);
@@ -308,7 +310,8 @@ fn what_cannot_be_used_is_one_line_in_the_log_and_in_stat() {
     }
 }
 
-/// Whatever a profile says, the mount returns the bytes of its image, and it ends.
+/// Whatever a profile says, the mount returns the bytes of its image, and ends when it is
+/// unmounted.
 #[test]
 fn hostile_profiles_lead_nowhere() {
     let Some(site) = Site::new(odd_tree) else {
@@ -476,7 +479,7 @@ fn what_was_learned_is_exported_and_files_are_merged() {
     assert_eq!(line, "erofast: new.erofs: no launches have been learned\n");
 }
 
-/// The search for a profile is not a request, and reads no byte of the image.
+/// The search for a profile does not count as a request, and reads nothing from the image.
 #[test]
 fn a_mount_of_an_image_without_a_profile_reads_nothing_more() {
     let make = |path: &Path| {
@@ -640,7 +643,7 @@ fn a_command_is_recorded_in_a_mount_of_its_own() {
         (
             &["app.erofs", "--", "test", "-d", "{}"],
             1,
-            "read none of its files",
+            "read none of the image's files",
         ),
         (
             &["none.erofs", "--", "{}/script"],

@@ -44,13 +44,13 @@ pub unsafe extern "C" fn erofast_open(
     image: *mut *mut Image,
 ) -> c_int {
     call(|| {
-        // SAFETY: a place for a pointer, or NULL.
+        // SAFETY: the header requires memory for a pointer, or NULL.
         unsafe { put(image, ptr::null_mut(), "image") }?;
-        // SAFETY: a C string, or NULL.
+        // SAFETY: the header requires a C string or NULL.
         let path = unsafe { text(path, "path") }?;
-        // SAFETY: a C string, or NULL.
+        // SAFETY: the header requires a C string or NULL.
         let opened = Image::open(path, unsafe { optional_text(options) })?;
-        // SAFETY: as above.
+        // SAFETY: as for the first `put`.
         unsafe { put(image, Box::into_raw(Box::new(opened)), "image") }?;
         Ok(0)
     }) as c_int
@@ -63,11 +63,11 @@ pub unsafe extern "C" fn erofast_open_fd(
     image: *mut *mut Image,
 ) -> c_int {
     call(|| {
-        // SAFETY: a place for a pointer, or NULL.
+        // SAFETY: the header requires memory for a pointer, or NULL.
         unsafe { put(image, ptr::null_mut(), "image") }?;
-        // SAFETY: a C string, or NULL.
+        // SAFETY: the header requires a C string or NULL.
         let opened = Image::open_fd(fd, unsafe { optional_text(options) })?;
-        // SAFETY: as above.
+        // SAFETY: as for the first `put`.
         unsafe { put(image, Box::into_raw(Box::new(opened)), "image") }?;
         Ok(0)
     }) as c_int
@@ -79,7 +79,7 @@ pub unsafe extern "C" fn erofast_close(image: *mut Image) {
         return;
     }
     call(|| {
-        // SAFETY: erofast_open returned it, and this is the last call with it.
+        // SAFETY: the header requires an image that was opened here and is not used again.
         drop(unsafe { Box::from_raw(image) });
         Ok(0)
     });
@@ -87,7 +87,7 @@ pub unsafe extern "C" fn erofast_close(image: *mut Image) {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn erofast_root(image: *const Image) -> u64 {
-    // SAFETY: an open image, or NULL.
+    // SAFETY: the header requires an open image or NULL.
     unsafe { image.as_ref() }.map_or(0, Image::root)
 }
 
@@ -99,11 +99,11 @@ pub unsafe extern "C" fn erofast_lookup(
     nid: *mut u64,
 ) -> c_int {
     call(|| {
-        // SAFETY: an open image, or NULL.
+        // SAFETY: the header requires an open image or NULL.
         let image = unsafe { reference(image, "image") }?;
-        // SAFETY: a C string, or NULL.
+        // SAFETY: the header requires a C string or NULL.
         let found = image.lookup(unsafe { text(path, "path") }?, flags)?;
-        // SAFETY: a place for a number, or NULL.
+        // SAFETY: the header requires memory for a number, or NULL.
         unsafe { put(nid, found, "nid") }.map(|()| 0)
     }) as c_int
 }
@@ -116,11 +116,11 @@ pub unsafe extern "C" fn erofast_lookup_at(
     nid: *mut u64,
 ) -> c_int {
     call(|| {
-        // SAFETY: an open image, or NULL.
+        // SAFETY: the header requires an open image or NULL.
         let image = unsafe { reference(image, "image") }?;
-        // SAFETY: a C string, or NULL.
+        // SAFETY: the header requires a C string or NULL.
         let found = image.lookup_at(directory, unsafe { text(name, "name") }?)?;
-        // SAFETY: a place for a number, or NULL.
+        // SAFETY: the header requires memory for a number, or NULL.
         unsafe { put(nid, found, "nid") }.map(|()| 0)
     }) as c_int
 }
@@ -128,9 +128,9 @@ pub unsafe extern "C" fn erofast_lookup_at(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn erofast_stat(image: *const Image, nid: u64, stat: *mut Stat) -> c_int {
     call(|| {
-        // SAFETY: an open image, or NULL.
+        // SAFETY: the header requires an open image or NULL.
         let inode = unsafe { reference(image, "image") }?.inode(nid)?;
-        // SAFETY: a place for the structure, or NULL.
+        // SAFETY: the header requires memory for the structure, or NULL.
         unsafe { put(stat, Stat::from(&*inode), "stat") }.map(|()| 0)
     }) as c_int
 }
@@ -144,9 +144,9 @@ pub unsafe extern "C" fn erofast_read_at(
     offset: u64,
 ) -> i64 {
     call(|| {
-        // SAFETY: an open image, or NULL.
+        // SAFETY: the header requires an open image or NULL.
         let image = unsafe { reference(image, "image") }?;
-        // SAFETY: a buffer of that size, or NULL.
+        // SAFETY: the header requires a buffer of that size, or NULL.
         let buffer = unsafe { bytes(buffer, size) }?;
         Ok(image.read_at(nid, buffer, offset)? as i64)
     })
@@ -161,7 +161,7 @@ pub unsafe extern "C" fn erofast_readdir(
     context: *mut c_void,
 ) -> c_int {
     call(|| {
-        // SAFETY: an open image, or NULL.
+        // SAFETY: the header requires an open image or NULL.
         let image = unsafe { reference(image, "image") }?;
         let each = each.ok_or_else(|| Failure::argument("each is NULL"))?;
         let mut answer = 0;
@@ -178,7 +178,7 @@ pub unsafe extern "C" fn erofast_readdir(
                 file_type: dirent_type(entry.file_type),
                 padding: 0,
             };
-            // SAFETY: a function of this type; the record outlives the call.
+            // SAFETY: the header requires a function of this type; the record outlives the call.
             answer = unsafe { each(&record, context) };
             match answer {
                 0 => ControlFlow::Continue(()),
@@ -200,9 +200,9 @@ pub unsafe extern "C" fn erofast_readlink(
     size: usize,
 ) -> i64 {
     call(|| {
-        // SAFETY: an open image, or NULL.
+        // SAFETY: the header requires an open image or NULL.
         let image = unsafe { reference(image, "image") }?;
-        // SAFETY: a buffer of that size, or NULL.
+        // SAFETY: the header requires a buffer of that size, or NULL.
         let buffer = unsafe { bytes(buffer.cast(), size) }?;
         deliver(&image.read_link(nid)?, buffer)
     })
@@ -216,9 +216,9 @@ pub unsafe extern "C" fn erofast_listxattr(
     size: usize,
 ) -> i64 {
     call(|| {
-        // SAFETY: an open image, or NULL.
+        // SAFETY: the header requires an open image or NULL.
         let image = unsafe { reference(image, "image") }?;
-        // SAFETY: a buffer of that size, or NULL.
+        // SAFETY: the header requires a buffer of that size, or NULL.
         let buffer = unsafe { bytes(buffer.cast(), size) }?;
         deliver(&image.xattr_names(nid)?, buffer)
     })
@@ -233,11 +233,11 @@ pub unsafe extern "C" fn erofast_getxattr(
     size: usize,
 ) -> i64 {
     call(|| {
-        // SAFETY: an open image, or NULL.
+        // SAFETY: the header requires an open image or NULL.
         let image = unsafe { reference(image, "image") }?;
-        // SAFETY: a C string, or NULL.
+        // SAFETY: the header requires a C string or NULL.
         let name = unsafe { text(name, "name") }?;
-        // SAFETY: a buffer of that size, or NULL.
+        // SAFETY: the header requires a buffer of that size, or NULL.
         let buffer = unsafe { bytes(buffer, size) }?;
         deliver(&image.xattr(nid, name)?, buffer)
     })
@@ -251,12 +251,12 @@ pub unsafe extern "C" fn erofast_extent(
     extent: *mut ExtentRecord,
 ) -> c_int {
     call(|| {
-        // SAFETY: an open image, or NULL.
+        // SAFETY: the header requires an open image or NULL.
         let found = unsafe { reference(image, "image") }?.extent(nid, offset)?;
         let Some(found) = found else {
             return Ok(0);
         };
-        // SAFETY: a place for the structure, or NULL.
+        // SAFETY: the header requires memory for the structure, or NULL.
         unsafe { put(extent, ExtentRecord::from(&found), "extent") }.map(|()| 1)
     }) as c_int
 }

@@ -1,4 +1,4 @@
-//! Errors and panics as a negative errno, with a text for the calling thread.
+//! Turns errors and panics into a negative errno, and keeps a message for the calling thread.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use erofs_engine::{Error, errno};
 
-/// Linux errno values that no error of the engine uses.
+/// The extended attribute does not exist.
 pub const ENODATA: i32 = 61;
 /// The result does not fit in the buffer.
 pub const ERANGE: i32 = 34;
@@ -62,7 +62,7 @@ pub fn call(work: impl FnOnce() -> Result<i64, Failure>) -> i64 {
 
 fn remember(text: &str) {
     let text = CString::new(text.replace('\0', "\\0")).unwrap_or_default();
-    // While a thread is ending, its storage may be gone.
+    // While a thread is ending, its thread-local storage may already be destroyed.
     let _ = LAST.try_with(|last| *last.borrow_mut() = text);
 }
 

@@ -71,8 +71,8 @@ impl Image {
         Ok(self.0.read_at(&request, &inode, offset, buffer)?)
     }
 
-    /// Calls `each` until it returns `Break`. If an entry is broken, the listing continues and
-    /// returns the error at the end.
+    /// Calls `each` for every entry, until it returns `Break`. If an entry is broken, the listing
+    /// continues and the error is returned at the end.
     pub fn read_dir(
         &self,
         nid: Nid,

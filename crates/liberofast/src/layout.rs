@@ -125,7 +125,7 @@ fn flags(metabox: bool) -> u32 {
 }
 
 /// The `DT_` number of a file type that a directory of the image records. `DT_` numbers are the
-/// file type bits of `st_mode`, shifted to the right.
+/// file type bits of `st_mode`, shifted right by 12.
 pub fn dirent_type(file_type: u8) -> u32 {
     const TYPES: [(FileType, u32); 7] = [
         (FileType::Regular, 8),

@@ -7,8 +7,8 @@ use erofs_engine::{EngineOptions, Hipri, WorkersMode, split_options};
 
 use crate::failure::Failure;
 
-/// Creates no threads by default: a library should not surprise its program with threads, let alone
-/// real-time ones.
+/// Creates no threads by default: a library should not surprise the program that uses it with
+/// threads, let alone real-time ones.
 fn defaults() -> EngineOptions {
     EngineOptions {
         workers: WorkersMode::Inline,

@@ -43,7 +43,7 @@ pub unsafe fn reference<'a, T>(pointer: *const T, what: &str) -> Result<&'a T, F
 /// Writes a result through a pointer.
 ///
 /// # Safety
-/// `place` is NULL, or points to aligned memory for a `T` that only this call uses now.
+/// `place` is NULL, or points to aligned memory for a `T` that nothing else uses during the call.
 pub unsafe fn put<T>(place: *mut T, value: T, what: &str) -> Result<(), Failure> {
     if place.is_null() {
         return Err(null(what));
@@ -57,8 +57,8 @@ pub unsafe fn put<T>(place: *mut T, value: T, what: &str) -> Result<(), Failure>
 /// never read.
 ///
 /// # Safety
-/// `size` is 0, or `buffer` is NULL or points to `size` writable bytes that only this call uses
-/// now.
+/// `size` is 0, or `buffer` is NULL or points to `size` writable bytes that nothing else uses
+/// during the call.
 pub unsafe fn bytes<'a>(buffer: *mut c_void, size: usize) -> Result<&'a mut [u8], Failure> {
     if size == 0 {
         return Ok(&mut []);
@@ -71,6 +71,7 @@ pub unsafe fn bytes<'a>(buffer: *mut c_void, size: usize) -> Result<&'a mut [u8]
             "a buffer of {size} bytes is too large"
         )));
     }
-    // SAFETY: the caller guarantees the bytes, and a slice may have this size; any bits are a u8.
+    // SAFETY: the caller guarantees the bytes, the size is within the limit of a slice, and every
+    // bit pattern is a valid u8.
     Ok(unsafe { std::slice::from_raw_parts_mut(buffer.cast(), size) })
 }

@@ -175,7 +175,7 @@ fn names(folder: &Path) -> io::Result<Vec<OsString>> {
     Ok(names)
 }
 
-/// The text of a file; empty if the path is not a regular file, such as `/dev/null`.
+/// The text of a regular file; empty for anything else, for instance `/dev/null`.
 fn contents(path: &Path) -> io::Result<String> {
     let mut bytes = Vec::new();
     if std::fs::metadata(path)?.is_file() {
@@ -184,7 +184,7 @@ fn contents(path: &Path) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The certificates of a file. Any text around them, such as the output of `openssl x509 -text`, is
+/// The certificates in a file. Any text around them, such as the output of `openssl x509 -text`, is
 /// ignored.
 fn blocks(text: &str) -> impl Iterator<Item = &str> {
     text.match_indices(BEGIN).filter_map(|(start, _)| {

@@ -1,10 +1,10 @@
-//! Signatures of root hashes: detached PKCS#7 (CMS) in DER over the root hash as lowercase
-//! hexadecimal digits, the form that veritysetup, systemd and the kernel take.
+//! Signatures of root hashes: detached PKCS#7 (CMS) signatures, encoded as DER. They sign the root
+//! hash as lowercase hexadecimal digits, as veritysetup, systemd and the kernel expect.
 //!
-//! A signature counts if its signer's certificate is among the trusted ones. As in systemd there
-//! are no chains: an authority in the folder does not vouch for a signer. As in systemd and the
-//! kernel, validity periods and key usage are not checked: an image whose certificate has expired
-//! must still boot.
+//! A signature is accepted only if its signer's own certificate is trusted. As in systemd, there
+//! are no certificate chains: trusting an authority does not extend to the certificates it has
+//! issued. As in systemd and the kernel, validity periods and key usage are not checked: an image
+//! whose certificate has expired must still boot.
 
 mod certificates;
 mod digest;
@@ -21,11 +21,12 @@ use crate::root_hash::RootHash;
 
 pub use certificates::{Certificates, STANDARD_FOLDERS};
 
-/// Maximum size of a signature in bytes. A 4096-bit RSA signature with its certificate takes 2,300.
+/// Maximum size of a signature in bytes. A 4096-bit RSA signature with its certificate takes 2,300
+/// bytes.
 pub const MAX_SIGNATURE: usize = 64 << 10;
 
 /// Checks that `signature` was made for `root` with a trusted certificate. If there are several
-/// signers, each must be trusted and valid.
+/// signers, each of them must be trusted, and each signature valid.
 ///
 /// # Errors
 /// The signature is not valid, or no trusted certificate belongs to its signer.

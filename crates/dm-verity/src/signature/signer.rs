@@ -85,8 +85,8 @@ fn one_value(attributes: &SignedAttributes, oid: ObjectIdentifier) -> Option<Vec
     }
 }
 
-/// Identifies the signer by a number rather than by its name, because a signature is untrusted
-/// text.
+/// Identifies the signer by a number rather than by its name, because the name in a signature is
+/// untrusted text.
 fn name(sid: &SignerIdentifier) -> String {
     match sid {
         SignerIdentifier::IssuerAndSerialNumber(id) => {

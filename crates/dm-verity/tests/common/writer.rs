@@ -46,7 +46,7 @@ impl Recipe {
             1 => size.next_power_of_two(),
             _ => size,
         };
-        // A power of two, even if more would fit.
+        // The number of digests is a power of two, even if more would fit.
         let per_block = 1 << (self.hash_block / size).ilog2();
         let mut level = Vec::new();
         for blocks in data.chunks(block * per_block) {

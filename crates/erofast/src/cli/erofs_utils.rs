@@ -85,7 +85,7 @@ pub struct Preserve {
     pub permissions: Option<bool>,
 }
 
-/// The options, and whether each preserves owner or permissions.
+/// The options: name, value, whether it applies to the owner and to the permissions, and help text.
 const PRESERVE: [(&str, bool, [bool; 2], &str); 6] = [
     ("preserve", true, [true, true], "Keep owner and permissions"),
     (

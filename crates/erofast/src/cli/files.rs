@@ -21,7 +21,7 @@ const FLAGS: [(&str, &str); 2] = [
     ),
     (
         "lower",
-        "Image or URL below this one, in one tree with it (repeatable, from top to bottom)",
+        "Image or URL to merge below this one (repeatable, from top to bottom)",
     ),
 ];
 

@@ -79,7 +79,7 @@ impl FuseStyleArgs {
     }
 }
 
-/// A mount option whose value may have commas.
+/// A mount option whose value may contain commas.
 pub fn option(name: &str, value: &OsStr) -> OsString {
     let mut option = OsString::from(format!("{name}="));
     option.push(escape_option(value));

@@ -80,7 +80,7 @@ fn parse_offset(text: &str) -> Result<Offset, String> {
     }
 }
 
-/// Raises the limit of open files. An image at a URL needs ten descriptors, so the usual limit,
+/// Raises the limit on open files. An image at a URL needs ten descriptors, so the usual limit,
 /// meant for programs that call select(2), is too low for a tree of 128 images.
 pub fn allow_many_files() {
     let mut limit = getrlimit(Resource::Nofile);

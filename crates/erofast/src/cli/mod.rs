@@ -1,5 +1,5 @@
-//! The flag table, from which parser, help, man pages and completions are generated. The lab's
-//! commands are in `erofast_cli`.
+//! The flag table, from which the parser, the help, the man pages and the completions are
+//! generated. The lab's commands are in `erofast_cli`.
 
 #[cfg(feature = "tools")]
 mod cache;

@@ -56,7 +56,7 @@ fn mount_help() -> String {
 /// Columns of a narrow terminal.
 const WIDTH: usize = 80;
 
-/// Wraps text at a number of columns.
+/// Wraps text at `columns` columns.
 fn wrapped(text: &str, columns: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {

@@ -123,7 +123,7 @@ pub struct ProfileShowArgs {
     /// Print the report as JSON
     #[arg(long, conflicts_with = "list")]
     pub json: bool,
-    /// Print only the paths of the files, in the order of their first page
+    /// Print only the paths of the files, in the order in which they were first read
     #[arg(long)]
     pub list: bool,
     /// With --list: end each path with a NUL byte instead of a newline

@@ -111,7 +111,7 @@ impl Installed {
     /// The flags that the compiler needs, according to pkg-config.
     fn flags(&self) -> Vec<String> {
         if !is_there("pkg-config") {
-            println!("skipped: no pkg-config: the compiler's flags are those of the test");
+            println!("skipped: no pkg-config: the test supplies the compiler's flags");
             let include = format!("-I{}", self.path("include").display());
             let library = format!("-L{}", self.path("lib").display());
             return vec![include, library, "-lerofast".into()];
@@ -119,7 +119,7 @@ impl Installed {
         self.described(&["--cflags", "--libs"])
     }
 
-    /// What pkg-config prints for these options.
+    /// The words that pkg-config prints for these options.
     fn described(&self, questions: &[&str]) -> Vec<String> {
         let output = run(Command::new("pkg-config")
             .args(questions)
@@ -133,7 +133,7 @@ impl Installed {
     /// the programs. If no way works, prints the reason and returns `None`.
     pub fn link_statically(&self, source: &Path) -> Option<Vec<PathBuf>> {
         if !is_there("pkg-config") {
-            println!("skipped: no pkg-config: the compiler's flags are those of the test");
+            println!("skipped: no pkg-config: the test supplies the compiler's flags");
             return None;
         }
         let empty = self.path("empty.c");
@@ -184,15 +184,15 @@ impl Installed {
         program
     }
 
-    /// A command that finds the library.
+    /// A command that finds the installed library when it runs.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         command.env("LD_LIBRARY_PATH", self.path("lib"));
         command
     }
 
-    /// The program under valgrind: reads of uninitialised memory and lost memory result in status
-    /// 99; [`still_reachable`] returns the rest. `None` without valgrind.
+    /// The program under valgrind: status 99 means that memory was lost or that uninitialised
+    /// memory was read; [`still_reachable`] returns the rest. `None` without valgrind.
     pub fn valgrind(&self, program: &Path) -> Option<Command> {
         if !is_there("valgrind") {
             println!("skipped: no valgrind");

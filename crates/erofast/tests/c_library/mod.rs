@@ -35,7 +35,8 @@ fn bad_cases() -> (PathBuf, Vec<Case>) {
 
 /// Maximum number of bytes that libraries keep for future threads after all images are closed:
 /// arc-swap keeps a record (192 bytes) for each thread that existed at the same time, and
-/// thread_local keeps the IDs of threads that have ended. An image would keep far more.
+/// thread_local keeps the IDs of threads that have ended. An image that was not freed would take
+/// far more.
 const MOST_KEPT: u64 = 1024;
 
 /// Runs the C program on images, and returns its output.
@@ -172,7 +173,8 @@ fn a_c_program_survives_every_malformed_image() {
     println!("{} malformed images", cases.len());
 }
 
-/// Uses no workers: the handles that Rust's library keeps for threads count as leaks.
+/// Uses no workers, because valgrind counts the handles that Rust's standard library keeps for
+/// threads as leaks.
 #[test]
 fn valgrind_finds_no_wrong_access_and_no_leak() {
     let Some(installed) = Installed::shared() else {
@@ -217,7 +219,8 @@ fn expected_of_large() -> Vec<String> {
     ]
 }
 
-/// A caller's reads from within a listing have their own budgets, whatever their size.
+/// Each read that a caller makes from within a listing has a budget of its own, whatever the read's
+/// size.
 #[test]
 fn files_beyond_any_budget_are_read_in_the_callback_that_lists_them() {
     let Some(installed) = Installed::shared() else {

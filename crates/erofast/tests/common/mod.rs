@@ -1,4 +1,4 @@
-//! Test images, their manifests, and comparing images with manifests through the engine.
+//! Test images and their manifests, and code that compares the two through the engine.
 pub mod failure;
 pub mod manifest;
 pub mod other;
@@ -38,7 +38,8 @@ pub fn erofast() -> Command {
 }
 
 /// Copies the program in another process. If this process wrote the copy, children that other tests
-/// start would hold it open for writing until they exec, and such a file cannot be executed.
+/// start would hold it open for writing until they exec, and a file that is open for writing cannot
+/// be executed.
 pub fn copy_program(to: &Path) {
     let mut copy = Command::new("cp");
     copy.arg("--remove-destination")

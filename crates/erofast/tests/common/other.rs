@@ -1,4 +1,4 @@
-//! Another program instead of the one built with the tests.
+//! Runs another program instead of the one built with the tests.
 
 use std::process::{Command, Output};
 

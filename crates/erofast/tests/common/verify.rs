@@ -64,7 +64,8 @@ pub fn differences(engine: &Engine, expected: &[Expected], skip: &[&str]) -> Vec
     found
 }
 
-/// The tree by path. Looks up every listed name, and one that does not exist.
+/// Returns the entries of the tree by path. Looks up every listed name, and after each a name that
+/// does not exist.
 fn list(engine: &Engine, skipped: &dyn Fn(&[u8]) -> bool, found: &mut Vec<String>) -> Tree {
     let mut tree = Tree::new();
     let mut todo = vec![(Vec::new(), engine.root())];
@@ -115,7 +116,7 @@ fn lookup(engine: &Engine, directory: &Arc<Inode>, name: &[u8], nid: u64, found:
     let missing = [name, b"\x01"].concat();
     match engine.lookup(&engine.waiting(), directory, &missing) {
         Ok(None) => {}
-        other => found.push(format!("lookup of a name behind {shown} returns {other:?}")),
+        other => found.push(format!("lookup of {shown} plus a byte returns {other:?}")),
     }
 }
 
@@ -279,7 +280,7 @@ fn big_content(
     Ok(found)
 }
 
-/// Samples between two ranges, which must be zeros.
+/// Reads samples between two ranges, which must be zeros.
 fn zeros(engine: &Engine, inode: &Inode, start: u64, end: u64) -> Result<Vec<String>, Error> {
     let mut buffer = [1; 4096];
     for sample in 0..5 {

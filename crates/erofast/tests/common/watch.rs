@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 /// Longer than any machine needs; an unbounded walk never ends.
 pub const PATIENCE: Duration = Duration::from_secs(300);
-/// Limit of the memory that a tool may use, whatever the image claims.
+/// Limit on the memory that a tool may use, whatever the image claims.
 pub const MEMORY_KIB: u64 = 256 << 10;
 
 /// Waits for a child, and returns its peak resident size in KiB.

@@ -55,7 +55,7 @@ impl Place {
         Self(place)
     }
 
-    /// Runs a line with the program in `directory` that the line names first.
+    /// Runs a command line, whose first word names a program in `directory`.
     fn answer(&self, directory: &Path, line: &str) -> String {
         let mut words = line.split(' ');
         let name = words.next().expect("a name");
@@ -96,7 +96,7 @@ impl Place {
     }
 }
 
-/// Messages that scripts read; the wording of others differs.
+/// Messages that scripts read; the wording of other messages differs.
 const READ: [&str; 4] = [
     "No errors found",
     "Extracted filesystem successfully",
@@ -163,8 +163,8 @@ fn ours() -> tempfile::TempDir {
     directory
 }
 
-/// The directory with erofs-utils' programs. Without that version, prints the reason and returns
-/// `None`.
+/// The directory with erofs-utils' programs. Without erofs-utils [`VERSION`], prints the reason and
+/// returns `None`.
 fn theirs() -> Option<PathBuf> {
     let directory = PathBuf::from(std::env::var_os("EROFS_UTILS").unwrap_or("/usr/bin".into()));
     let version = Command::new(directory.join("dump.erofs"))

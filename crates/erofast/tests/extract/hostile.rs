@@ -101,7 +101,7 @@ fn malformed_images_give_their_outcome_and_touch_nothing_else() {
         let text = stderr(&output);
         let mut complain = |what: String| report.push(format!("{}: {what}", case.image));
         if before != listing(scratch.path(), &tree) {
-            complain("something outside of the target changed".to_owned());
+            complain("something outside the target changed".to_owned());
         }
         match (case.expect.as_str(), output.status.code()) {
             ("intact", Some(0)) | ("survive", Some(0 | 1)) => {}

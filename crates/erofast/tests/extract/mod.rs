@@ -119,7 +119,7 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("a name of ASCII")
 }
 
-/// Compares types, sizes and contents, which every user may extract.
+/// Compares types, sizes and contents, which every user can extract.
 fn content_differences(manifest: &Path, tree: &Path, skip: &str) -> Vec<String> {
     let mut found = Vec::new();
     for entry in manifest::read(manifest) {

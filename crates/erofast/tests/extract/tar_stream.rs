@@ -181,14 +181,14 @@ fn sparse_image(scratch: &Path) -> Option<(PathBuf, PathBuf)> {
     match made {
         Ok(output) if output.status.success() => Some((image, tree)),
         _ => {
-            println!("skipped: no mkfs.erofs that makes files of chunks");
+            println!("skipped: no mkfs.erofs that creates chunk-based files");
             None
         }
     }
 }
 
-/// mkfs.erofs 1.7.1 creates images that even the kernel and fsck.erofs read differently from the
-/// source.
+/// mkfs.erofs 1.7.1 creates images that differ from the source even when the kernel or fsck.erofs
+/// reads them.
 fn loses_sparse_chunks() -> bool {
     let Ok(version) = Command::new("mkfs.erofs").arg("-V").output() else {
         return false;

@@ -33,8 +33,8 @@ pub struct Patched {
     pub sealed: bool,
     /// Whether the image must be searched for in its file.
     pub auto: bool,
-    /// The text of further errors that are allowed: of the entry's directory, or of paths that are
-    /// not text.
+    /// Text that marks further differences as expected: errors of the entry's directory, or of
+    /// paths that are not UTF-8.
     pub also: Option<&'static str>,
 }
 
@@ -91,7 +91,7 @@ impl Patched {
         self.set(at, bytes)
     }
 
-    /// Fills the first pcluster of a file compressed with this algorithm.
+    /// Fills the first pcluster of `path` that is compressed with `algorithm` with `byte`.
     pub fn garbage(self, path: &str, algorithm: Algorithm, byte: u8) -> Self {
         let inode = self.found(path);
         let mut offset = 0;

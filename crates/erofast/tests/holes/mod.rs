@@ -59,8 +59,8 @@ fn files(engine: &Engine) -> Vec<(Vec<u8>, Arc<Inode>)> {
     found
 }
 
-/// Selects a middle hole and the last, so that other pclusters remain; only the last if there are
-/// few.
+/// Selects the last hole and, if there are enough, one in the middle, so that other pclusters
+/// remain.
 fn some(all: Vec<Hole>) -> Vec<Hole> {
     let (last, middle) = (all.len().saturating_sub(1), all.len() / 2);
     let is_chosen = |number| number == last || number == middle && last >= 3;
@@ -70,7 +70,8 @@ fn some(all: Vec<Hole>) -> Vec<Hole> {
         .collect()
 }
 
-/// Punches `how` into a copy of the image at `place`, and returns the changed files.
+/// Punches holes of the kind `how` into a copy of the image, which is written to `place`, and
+/// returns the changed files.
 pub fn punch(image: &TestImage, how: How, place: &Path) -> Vec<Punched> {
     let engine = Engine::open(&image.path, &image.options()).expect("a good image");
     let mut bytes = std::fs::read(&image.path).expect("an image");
@@ -84,7 +85,8 @@ pub fn punch(image: &TestImage, how: How, place: &Path) -> Vec<Punched> {
         }
         let mut content = content(&engine, &inode);
         for hole in &all {
-            // One pack of an index may contain entries of two pclusters.
+            // Searches for the holes again after each punch, because one pack of an index may
+            // contain entries of two pclusters.
             let now = holes(&bytes[image.offset as usize..], inode.nid);
             let now = now
                 .iter()

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::{Punched, punch};
 use crate::common::{TestImage, erofast, fixtures, good_images};
 
-/// An image with holes for each index form: its path, and its largest file with holes.
+/// An image with holes, and its largest file that has any.
 struct Image {
     path: PathBuf,
     file: Punched,

@@ -5,8 +5,9 @@ use std::process::Command;
 
 use super::site::{Site, fine};
 
-/// Mounts at `$at` with the caller's lines, kills the server three times, and lists the mount after
-/// each death. If anything hangs, ends everything that was started.
+/// Kills the server of the mount that the caller made at `$at`, three times unless `$deaths` lists
+/// other deaths, and lists the mount after each death. If a listing fails or hangs, kills the mount
+/// helper.
 const KILLED: &str = r#"
 pid() { timeout 5 "$erofast" stat --json "$at" | sed -n 's/^ *"pid": *\([0-9]*\).*/\1/p'; }
 if ! "$erofast" stat --json "$at" | grep -q '"helper": [0-9]'; then
@@ -68,8 +69,8 @@ fn a_server_is_replaced_that_covers_etc() {
     survives_deaths(mounting, "\"$erofast\" umount /etc");
 }
 
-/// While the mount at /etc has no server and the kernel has forgotten the names that a program
-/// needs to start, no installed program can start.
+/// While the mount at /etc has no server and the kernel has dropped the cached names of the files
+/// that a program needs to start, no installed program can start.
 #[test]
 fn a_server_of_an_upgrade_that_covers_etc_is_replaced() {
     let mounting = "at=/etc; deaths=1; forgotten=yes; \
@@ -94,8 +95,8 @@ fn a_server_is_replaced_whose_program_lies_below_an_overlayfs_of_the_mount() {
     );
 }
 
-/// Imitates a container without CAP_KILL, where root may not signal the server, which belongs to
-/// another user.
+/// Imitates a container without CAP_KILL, where root is not allowed to signal the server, which
+/// belongs to another user.
 #[test]
 fn without_the_right_to_signal_a_mount_is_upgraded_and_ends() {
     let Some(site) = Site::new() else { return };

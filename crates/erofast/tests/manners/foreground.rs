@@ -16,7 +16,8 @@ use super::inherited::counters;
 use super::killed::processes;
 use super::site::{Site, fine, signal, some_file, soon};
 
-/// The server's process ID, once programs can use the mount. For mounts whose servers are replaced.
+/// The server's process ID, once programs can use the mount. If the mount's servers are not
+/// replaced, prints the reason and returns `None`.
 fn served(site: &Site, foreground: &Child) -> Option<u64> {
     let counters = counters(site);
     let restart = &counters["restart"];
@@ -41,7 +42,7 @@ fn a_server_that_dies_is_replaced_and_upgraded_and_requests_are_printed_on() {
             ("after a death", Some(server)) => signal("-KILL", server),
             _ => fine(&site.run(&["upgrade", "mnt"])),
         }
-        soon("a request on the standard error", || {
+        soon("a request on standard error", || {
             assert!(fs::metadata(site.point().join(name)).is_err());
             site.log().contains(&format!("\"{name}\" for pid"))
         });
@@ -98,7 +99,8 @@ fn of_group(leader: u64, signal: Signal) {
 }
 
 fn started(site: &Site, options: &str) -> Child {
-    // A signal may arrive before the program has set which signals it ignores.
+    // A signal may arrive before the program has set up its signal handling; `env` ensures that it
+    // is not ignored.
     let mut command = Command::new("env");
     command.args([
         "--default-signal=HUP,INT,TERM",
@@ -112,7 +114,7 @@ fn started(site: &Site, options: &str) -> Child {
     quiet.process_group(0).spawn().unwrap()
 }
 
-/// Ends all processes while a program reads.
+/// Ends the mount in each way that [`ENDS`] lists, while a program reads.
 #[test]
 fn in_each_order_of_ends_nothing_is_left_and_no_reader_waits() {
     let Some(site) = Site::new() else { return };

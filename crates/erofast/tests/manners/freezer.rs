@@ -14,8 +14,8 @@ pub struct Freezer {
 }
 
 impl Freezer {
-    /// Creates a cgroup of version 2 or version 1. If that is impossible, prints the reason and
-    /// returns `None`.
+    /// Creates a cgroup, of version 2 if `is_second` is true, otherwise of version 1. If that is
+    /// impossible, prints the reason and returns `None`.
     pub fn new(is_second: bool, name: &str) -> Option<Self> {
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
         let root = mounts.lines().find_map(|line| {
@@ -28,7 +28,7 @@ impl Freezer {
             is_it.then(|| PathBuf::from(fields[1]))
         });
         let Some(root) = root else {
-            println!("skipped: no freezer, second version: {is_second}");
+            println!("skipped: no cgroup freezer (of version 2: {is_second})");
             return None;
         };
         let folder = root.join(format!("erofast-{name}-{}", std::process::id()));
@@ -38,7 +38,7 @@ impl Freezer {
         }
         let this = Self { folder, is_second };
         if is_second && !this.folder.join("cgroup.freeze").exists() {
-            println!("skipped: this kernel freezes no cgroup of version 2");
+            println!("skipped: this kernel cannot freeze cgroups of version 2");
             return None;
         }
         Some(this)

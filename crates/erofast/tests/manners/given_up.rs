@@ -1,5 +1,5 @@
-//! Mounts that fail because one of their processes does not run: the command ends with one line,
-//! and nothing is left behind.
+//! Mounts that fail because one of their processes cannot run: the command ends with one line, and
+//! nothing is left behind.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -172,7 +172,8 @@ fn a_signal_ends_a_mount_that_hangs() {
     assert!(!hanging.site.is_mounted());
 }
 
-/// Signals the mount at varying stages: its processes, the mount itself, its handshake.
+/// Signals the command at varying stages: while processes start, while the image is mounted, and
+/// during the handshake.
 #[test]
 fn a_signal_at_any_moment_leaves_nothing() {
     let Some(site) = Site::new() else { return };
@@ -213,7 +214,7 @@ fn a_signal_at_any_moment_leaves_nothing() {
         soon("the end", || !all.into_iter().flatten().any(runs));
         assert!(!site.is_mounted());
     }
-    println!("{given_up} mounts were given up, {mounted} were made before");
+    println!("{given_up} mounts were given up, {mounted} were mounted before the signal");
 }
 
 #[test]

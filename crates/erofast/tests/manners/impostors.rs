@@ -121,7 +121,10 @@ impl<'s> Impostor<'s> {
         let mut stdout = child.stdout.take().unwrap().take(5);
         stdout.read_to_end(&mut ready).unwrap();
         if ready != b"ready" {
-            println!("skipped: an impostor in Python: {}", child.wait().unwrap());
+            println!(
+                "skipped: cannot run the impostor in Python: {}",
+                child.wait().unwrap()
+            );
             return None;
         }
         Some(Self { child, site })
@@ -374,9 +377,9 @@ fn umount_of_several_mounts_goes_on_after_one_that_fails() {
     assert!(!mounts.contains(&place), "{mounts}");
 }
 
-/// The server of another program for a mount that looks like erofast's. It answers INIT, opens and,
-/// if it was started with an answer, the query for counters; it takes all other requests and never
-/// answers them.
+/// The server of another program for a mount that looks like erofast's. It answers INIT and opens,
+/// and also the query for counters if it was started with an answer to it. It takes all other
+/// requests and never answers them.
 const OTHER_SERVER: &str = r#"
 import ctypes, os, struct, sys
 folder, answer = sys.argv[1], sys.argv[2].encode()

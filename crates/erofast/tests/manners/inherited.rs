@@ -147,8 +147,8 @@ fn an_image_that_is_open_is_kept_to_read_only() {
     }
 }
 
-/// A mount in the background keeps the standard streams open, so a caller that waited there for the
-/// message would wait until the mount ends.
+/// A mount in the background keeps the standard streams open, so a caller that waited for the
+/// message on one of them would wait until the mount ends.
 #[test]
 fn the_news_of_a_mount_in_the_background_goes_to_no_standard_stream() {
     let Some(site) = Site::new() else { return };

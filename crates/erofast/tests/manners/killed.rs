@@ -61,7 +61,8 @@ fn in_the_foreground_a_signal_ends_it_while_the_image_is_opened() {
 fn a_command_that_is_killed_leaves_a_mount_that_is_served_or_nothing() {
     let Some(site) = Site::new() else { return };
     let (mut served, mut absent) = (0, 0);
-    // The duration varies, so the steps range from before the end of the command to after it.
+    // How long the command takes varies, so it is killed at times that range from before its end to
+    // after it.
     for step in 0..60 {
         let mut mount = site
             .command(&["mount", "image.erofs", "mnt"])
@@ -88,5 +89,5 @@ fn a_command_that_is_killed_leaves_a_mount_that_is_served_or_nothing() {
             soon("the end", || !site.is_mounted() && processes(&site) == 0);
         }
     }
-    println!("{served} mounts were served, {absent} were not there");
+    println!("{served} mounts were served, {absent} did not exist");
 }

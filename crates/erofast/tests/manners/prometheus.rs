@@ -20,7 +20,7 @@ fn promtool(metrics: &[u8]) -> Option<Output> {
     Some(child.wait_with_output().unwrap())
 }
 
-/// Covers requests of all kinds, a fault of the image, and a mount point that must be quoted in a
+/// Covers requests of all kinds, a fault in the image, and a mount point that must be quoted in a
 /// label.
 #[test]
 fn promtool_finds_nothing_to_say_of_the_counters() {
@@ -53,7 +53,7 @@ fn promtool_finds_nothing_to_say_of_the_counters() {
     assert!(promtool(&twice).is_some_and(|verdict| !verdict.status.success()));
 }
 
-/// The value of a mount's series.
+/// The value of the series `name` for the mount at `point`.
 fn value<'t>(text: &'t str, name: &str, point: &Path) -> Option<&'t str> {
     let begin = format!("erofast_{name}{{mountpoint=\"{}\"", point.display());
     let line = text.lines().find(|line| line.starts_with(&begin))?;

@@ -23,7 +23,7 @@ fn parent(pid: u64) -> u64 {
     line.unwrap().trim().parse().unwrap()
 }
 
-/// Whether a process runs; false for one that has ended and was not yet waited for.
+/// Whether a process is running; false for one that has ended but has not been waited for.
 fn runs(pid: u64) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     !stat.is_empty() && !stat.contains(") Z ")
@@ -101,7 +101,7 @@ fn an_upgrade_of_the_next_mount_asks_its_own_helper() {
     soon("the end", || !runs(server) && !runs(helper));
 }
 
-/// As in the background, except that the helper is the process in the foreground.
+/// Like a mount in the background, except that the foreground process is the helper.
 #[test]
 fn a_stopped_server_of_a_mount_in_the_foreground_ends_when_its_mount_is_gone() {
     let Some(site) = Site::new() else { return };
@@ -195,7 +195,7 @@ fn the_switch_of_io_uring_is_restored_when_the_helper_is_killed_within_the_hands
             killed += u32::from(!mount.wait().unwrap().success());
         }
         let _ = mount.wait();
-        // Other tests may mount at the same time.
+        // Other tests that mount at the same time may turn the switch on for a moment.
         soon("the switch is off", || !is_set());
         if site.is_mounted() {
             fine(&site.run(&["umount", "--lazy", "mnt"]));

@@ -19,7 +19,7 @@ use crate::common::copy_program;
 use super::freezer::Freezer;
 use super::site::{LONG, Site, ends_soon, fine, signal, soon};
 
-/// Programs that cannot serve, as scripts: they end, crash, or speak another protocol.
+/// Scripts in place of programs that cannot serve: they end, crash, or speak another protocol.
 const BROKEN: [&str; 4] = [
     "#!/bin/sh\nexit 1\n",
     "#!/bin/sh\nkill -SEGV $$\n",
@@ -27,8 +27,8 @@ const BROKEN: [&str; 4] = [
     "no program at all\n",
 ];
 
-/// A mount by a program that the test can replace. If servers are not replaced, prints the reason
-/// and returns `None`.
+/// A mount made by a program that the test can replace. If servers are not replaced, prints the
+/// reason and returns `None`.
 pub fn mounted() -> Option<Site> {
     let site = Site::new()?;
     copy_program(&site.path("good"));
@@ -293,7 +293,7 @@ fn rounds_of_upgrade_broken_program_and_death_are_noticed_by_no_reader() {
     println!("{rounds} rounds of upgrade, broken program and death");
 }
 
-/// Waits until one more death does not end the mount: five in ten seconds do.
+/// Waits until one more death would not end the mount, as five within ten seconds would.
 fn wait_for_a_death_that_ends_nothing(deaths: &mut VecDeque<Instant>) {
     if deaths.len() == 4 {
         let first = deaths.pop_front().unwrap();
@@ -345,7 +345,7 @@ fn an_upgrade_of_frozen_processes_ends_and_names_them() {
             "mnt: cannot be upgraded: its mount helper (process {helper}) is in a frozen cgroup"
         );
         fails(&output, &why);
-        // The server was not asked to end.
+        // A server that had been asked to end would end within this time.
         thread::sleep(Duration::from_millis(200));
         assert_eq!(site.pid(), server);
         fine(&upgrade(&site, || {}));

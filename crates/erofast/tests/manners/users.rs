@@ -55,7 +55,7 @@ fn in_namespaces(site: &Site, namespaces: &str, script: &str) -> Option<Output> 
         .output()
         .unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
-    // `umount` failed: nothing is mounted, or the user may not unmount it.
+    // `umount` failed: nothing is mounted, or the user is not allowed to unmount it.
     if stderr.starts_with("unshare:") || stderr.starts_with("umount:") {
         println!("skipped: {stderr}");
         return None;
@@ -75,7 +75,7 @@ fn a_user_mounts_watches_and_unmounts() {
     fine(&output);
 }
 
-/// fusermount3 may not read the directory.
+/// fusermount3 is not allowed to read the directory.
 #[test]
 fn a_user_that_would_cover_a_mount_gets_the_reason() {
     let Some(site) = Site::new() else { return };
@@ -169,7 +169,7 @@ fn a_user_has_timeouts_signals_and_auto_unmount() {
     );
 }
 
-/// Root may not query the server, but can upgrade it.
+/// Root is not allowed to query the server, but can upgrade it.
 #[test]
 fn a_mount_that_root_may_not_see_is_listed_and_no_failure() {
     let Some(site) = Site::new() else { return };

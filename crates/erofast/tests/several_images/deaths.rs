@@ -1,4 +1,4 @@
-//! A server that dies or is replaced: the next one finds its directories again.
+//! A server that dies or is replaced: the next server knows the directories of the previous one.
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,6 @@
-//! Directories that an archive only implies: they have the attributes of the directories below, as
-//! a runtime would set them. The marks are those of layers that `erofast-fetch` has rewritten.
+//! Directories that an archive only implies: they have the attributes of the same directories in
+//! the layers below, as a runtime would set them. The marks are those of layers that
+//! `erofast-fetch` has rewritten.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
@@ -17,7 +18,7 @@ fn attribute(path: &Path, name: &str, value: &str) {
     set.expect("an attribute");
 }
 
-/// Changes a directory of a layer.
+/// Sets mode and owner of a directory in a layer.
 fn set(path: &Path, mode: u32, owner: u32) {
     chown(path, Some(owner), Some(owner + 1)).expect("root");
     fs::set_permissions(path, PermissionsExt::from_mode(mode)).expect("root");
@@ -115,7 +116,8 @@ fn implied_directories_have_attributes_of_those_below_even_of_hidden_ones() {
     };
     let ours = mounts.erofast(&images, "default_permissions");
     let at = |path: &str| ours.join(path);
-    // In an opaque directory, the entries below are hidden, but the attributes are used.
+    // In an opaque directory, the entries of lower layers are hidden, but the attributes of their
+    // directories are used.
     assert_eq!(shown(&at("opaque/in")), (0o1777, 7, 8));
     assert_eq!(value(&at("opaque/in"), "user.lent").as_deref(), Some("low"));
     assert_eq!(listed(&at("opaque/in")), ["user.lent"]);
@@ -124,7 +126,7 @@ fn implied_directories_have_attributes_of_those_below_even_of_hidden_ones() {
     assert_eq!(shown(&at("link")), (0o700, 1000, 1001));
     assert!(at("link/new").exists() && !at("link/hidden").exists());
     // The archive implies this directory first and states it later: only extended attributes that
-    // it lacks come from below.
+    // it lacks come from the layers below.
     assert_eq!(shown(&at("later")), (0o711, 5, 6));
     let mut names = listed(&at("later"));
     names.sort_unstable();
@@ -132,7 +134,7 @@ fn implied_directories_have_attributes_of_those_below_even_of_hidden_ones() {
     assert_eq!(value(&at("later"), "user.both").as_deref(), Some("top"));
     assert_eq!(value(&at("later"), "user.low").as_deref(), Some("low"));
     assert_eq!(value(&at("later"), "trusted.low"), None);
-    // Created in a set-group-ID directory, whose group it inherits.
+    // This directory is created in a set-group-ID directory, whose group it inherits.
     assert_eq!(shown(&at("new")), (0o2750, 30, 31));
     assert_eq!(shown(&at("new/group")), (0o755, 0, 31));
     assert_eq!(shown(&at("nowhere")), (0o755, 0, 0));

@@ -1,5 +1,5 @@
-//! Several images as one tree: compared with the kernel's overlayfs over the same layers, and with
-//! features that only tar archives have.
+//! Several images as one tree. The tree is compared with the kernel's overlayfs over the same
+//! layers; further tests cover features that only tar archives have.
 
 mod bad;
 mod compare;

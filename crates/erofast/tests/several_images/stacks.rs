@@ -1,5 +1,5 @@
-//! Randomly generated layers in the form of archives. They contain what archiving programs write,
-//! and some of what such programs could write. containerd 1.6 unpacks all of it.
+//! Randomly generated layers in the form of archives. They contain entries that archiving programs
+//! write, and some that such programs could write; containerd 1.6 unpacks all of them.
 
 use std::collections::BTreeMap;
 
@@ -97,8 +97,9 @@ impl Writer<'_> {
         }
     }
 
-    /// Adds a directory to the layer without an entry. containerd fails if a directory is implied
-    /// below one that a layer has hidden, and if a whiteout of it is in the way.
+    /// Adds a directory to the layer without an entry, except where containerd would fail: below a
+    /// directory that a layer has hidden, or in place of a whiteout. There, the directory gets an
+    /// entry.
     fn imply(&mut self, folder: &str) {
         let ends = folder.match_indices('/').map(|(end, _)| end);
         for end in ends.chain([folder.len()]) {
@@ -300,7 +301,7 @@ impl Writer<'_> {
             }
             _ => self.place(),
         };
-        // In all layers but the lowest, containerd fails if the name exists.
+        // In all layers but the lowest, containerd fails if the layer itself has the name.
         if self.known.contains_key(&path) && !self.is_lowest {
             return;
         }
@@ -343,8 +344,8 @@ impl Writer<'_> {
             true => String::new(),
             false => {
                 let folder = self.folder();
-                // The lowest layer has nothing below, and containerd would remove the layer's own
-                // entries.
+                // The lowest layer has nothing below it to hide, and containerd would remove the
+                // layer's own entries instead.
                 let is_there = self.known.contains_key(&folder) && self.is_lowest;
                 if is_there {
                     return;
@@ -397,8 +398,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Adds a symbolic link to a directory, or a file in a directory of that name, which implies
-    /// the directory in place of the links of layers below.
+    /// Adds a symbolic link to a directory, or a file below the link's name, which implies a
+    /// directory in place of the link in a lower layer.
     fn above_symlink(&mut self) {
         let path = self.one_of(&["l0", "l1"]).to_owned();
         match self.known.get(&path) {

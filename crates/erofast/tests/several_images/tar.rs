@@ -53,7 +53,7 @@ fn a_name_that_begins_with_wh_hides_what_lies_below_and_itself() {
                         ("a/d/hidden", "x"),
                         (&format!("a/{long}"), "x"),
                         ("opaque/hidden", "x"),
-                        // In the whiteout's own layer: only entries of layers below are hidden.
+                        // Hides only entries of lower layers, not `a/deep` in its own layer.
                         ("a/.wh.deep", "x"),
                         ("a/deep/own", "x"),
                     ],
@@ -167,7 +167,8 @@ fn a_directory_that_an_archive_implies_has_the_attributes_of_those_below() {
         .map(|line| serde_json::from_str(line).expect("an entry"));
     let entries: Vec<serde_json::Value> = entries.collect();
     let found = |path: &str| entries.iter().find(|entry| entry["path"] == path);
-    // An opaque directory hides the entries below it, but still has the attributes.
+    // An opaque directory hides the entries of lower layers, but still has the attributes of the
+    // directory there.
     for (path, mode) in [("d", "0700"), ("opaque", "1700")] {
         let directory = found(path).expect("it is there");
         assert_eq!(

@@ -64,7 +64,8 @@ impl Verified {
         self.data.len().next_multiple_of(4096) as u64
     }
 
-    /// Writes data and tree with one bit flipped; `at` counts bytes of the data, then of the tree.
+    /// Writes data and tree with one bit flipped; `at` is an offset in the data followed by the
+    /// tree.
     fn flip(&self, at: usize, bit: u32) {
         let (mut data, mut area) = (self.data.clone(), self.area.clone());
         match at.checked_sub(data.len()) {
@@ -164,7 +165,8 @@ fn each_of_200_flipped_bits_is_found_by_check() {
     let length = verified.data.len() + verified.area.len();
     for n in 0..200 {
         let at = n * length / 200;
-        // Within the superblock: the UUID, and everything after it up to the first hash block.
+        // Skips bits that may have any value: those of the UUID, and those between the superblock
+        // and the first hash block.
         let in_area = at.saturating_sub(verified.data.len());
         if at >= verified.data.len()
             && ((16..32).contains(&in_area) || (512..1024).contains(&in_area))
@@ -192,7 +194,8 @@ fn a_flipped_bit_costs_what_depends_on_its_block_and_nothing_else() {
         };
         let found = verify::differences(&engine, &expected, &[]);
         let paths = expected.len();
-        // Any result other than an error that names the block would be a wrong byte.
+        // Any result other than an error that names the block would mean that a wrong byte was
+        // returned.
         let named = format!("data block {block} (at byte {})", block * 4096);
         let wrong: Vec<_> = found
             .iter()

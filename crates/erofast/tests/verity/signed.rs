@@ -97,7 +97,7 @@ fn every_command_asks_for_the_signature_and_a_mount_as_well() {
 fn check_outcome(command: &str, output: &Output, refused: Option<&str>) {
     let printed = text(&output.stderr);
     match refused {
-        // The matches of `cat` may be directories.
+        // `cat` may fail because a name that matches is a directory.
         None if command == "cat" => assert!(!printed.contains("verity"), "{printed}"),
         None => assert!(output.status.success(), "{command}: {printed}"),
         Some(reason) => {

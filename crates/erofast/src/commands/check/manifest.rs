@@ -13,11 +13,13 @@ pub type Sum = [u8; 32];
 /// The expected content of an image's files: sums by path, without a leading slash or `./`.
 pub type Manifest = BTreeMap<Vec<u8>, Sum>;
 
-/// Maximum length of a line in bytes: room for a fully escaped path of four times the limit of a
-/// system call, and the sum. Longer input, such as `/dev/zero`, is not a manifest.
+/// Maximum length of a line in bytes: room for the sum and a fully escaped path, even one that is
+/// four times as long as a system call accepts. Longer input, such as `/dev/zero`, is not a
+/// manifest.
 const LONGEST_LINE: u64 = 64 << 10;
 
-/// Maximum size of a manifest in bytes, enough for ten million files: a pipe may never end.
+/// Maximum size of a manifest in bytes, enough for ten million files. Without a limit, a pipe that
+/// never ends would be read forever.
 const LONGEST: u64 = 1 << 30;
 
 /// Reads a manifest, line by line.

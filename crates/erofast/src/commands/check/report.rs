@@ -16,9 +16,9 @@ fn is_zero(count: &u64) -> bool {
 /// The JSON output of `check`.
 #[derive(Debug, Default, Serialize)]
 pub struct Report {
-    /// Regular files, hard links counted once.
+    /// Number of regular files; hard links to one file count once.
     pub files: u64,
-    /// Bytes of correct content, including holes.
+    /// Number of bytes of correct content, including holes.
     pub bytes: u64,
     /// How many of these bytes are in holes, which are not stored and were not read.
     pub hole_bytes: u64,
@@ -29,10 +29,10 @@ pub struct Report {
     pub faults: Vec<Fault>,
     /// Anything that is readable, but that mkfs.erofs never writes.
     pub oddities: Vec<Fault>,
-    /// Faults and oddities that are not listed.
+    /// Number of faults and oddities that are not listed.
     #[serde(skip_serializing_if = "is_zero")]
     pub left_out: u64,
-    /// The comparison, with `--manifest`.
+    /// The comparison with the manifest, if `--manifest` is given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub manifest: Option<Compared>,
 }
@@ -40,11 +40,11 @@ pub struct Report {
 /// Comparison of an image with a manifest. Differences are listed as faults.
 #[derive(Debug, Default, Serialize)]
 pub struct Compared {
-    /// Files that the manifest lists.
+    /// Number of files that the manifest lists.
     pub listed: u64,
-    /// Listed files with a matching sum.
+    /// Number of listed files with a matching sum.
     pub matched: u64,
-    /// Names of regular files that the manifest does not list.
+    /// Number of names of regular files that the manifest does not list.
     pub unlisted: u64,
 }
 

@@ -46,7 +46,8 @@ pub struct Walk<'a> {
     pub report: Report,
     /// Sums of listed files that have not been found yet.
     manifest: Option<Manifest>,
-    /// Names found for each inode that is not a directory, and its link count.
+    /// By inode: its link count, the number of names found, and the path found first. Contains
+    /// inodes with several names and those whose link count is not 1.
     links: HashMap<Nid, (u32, u32, Box<[u8]>)>,
     order: usize,
 }
@@ -295,7 +296,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Counts the names of inodes that have several, or claim to have.
+    /// Counts the names of inodes that have several, or whose link count is not 1.
     fn count_name(&mut self, path: &[u8], inode: &Inode, first: bool) {
         let known = self.links.len();
         match self.links.entry(inode.nid) {
@@ -308,8 +309,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Reports link counts that differ from the number of names, except with several images, whose
-    /// upper layers may hide names.
+    /// Reports link counts that differ from the number of names, unless there are several images,
+    /// because upper layers may hide names.
     fn count_links(&mut self) {
         if self.engine.image_count() > 1 {
             return;

@@ -22,7 +22,7 @@ use crate::tree::{self, Visit};
 const WARNINGS: u8 = 2;
 const OUTCOME: u8 = 3;
 
-/// Runs the program; returns whether nothing is wrong with the image.
+/// Runs the program; returns whether the image is free of faults.
 pub fn run(args: &FsckArgs) -> anyhow::Result<bool> {
     let directory = args.extract.as_ref().and_then(Option::as_deref);
     refuse_without_directory(args, directory)?;
@@ -142,7 +142,7 @@ fn keep(args: &FsckArgs) -> Keep {
 }
 
 /// Stored blocks as a percentage of the blocks of content; the last block of each inode counts as
-/// full. Counts each name or, for extraction, each inode that is extracted.
+/// full. Counts every name or, for an extraction, every inode once.
 fn ratio(engine: &Engine, start: &Arc<Inode>, extracted: bool) -> anyhow::Result<String> {
     let superblock = engine.image().superblock();
     let block = u64::from(superblock.block_size);

@@ -24,7 +24,7 @@ pub const TYPES: [&str; 8] = [
     "symlink file",
 ];
 
-/// Bytes that an inode's content occupies in the image, according to the inode.
+/// Number of bytes that an inode's content occupies in the image, according to the inode.
 pub fn on_disk(inode: &Inode) -> u64 {
     match inode.is_compressed() {
         true => inode.blocks.saturating_mul(512),

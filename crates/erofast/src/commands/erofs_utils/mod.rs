@@ -1,6 +1,6 @@
 //! `fsck.erofs` and `dump.erofs`: this program under the names of two erofs-utils programs.
-//! Options, exit statuses and the lines that scripts read are those of version 1.9; checking and
-//! extracting are this program's own.
+//! Options, exit statuses and the lines that scripts read are those of version 1.9; the code that
+//! checks and extracts is this program's own.
 
 mod dump;
 mod fsck;

@@ -11,7 +11,7 @@ use erofs_engine::{Engine, EngineOptions, Error, WorkersMode};
 use crate::cli::{ImageArgs, TargetArgs};
 use crate::text;
 
-/// A line on standard error: `E`, `W` or `I` for an error, a warning or information.
+/// Prints a line on standard error. `level` is `E`, `W` or `I`: an error, a warning or information.
 pub fn message(level: char, what: impl Display) {
     let what = text::line(&what.to_string());
     let _ = io::stderr().write_all(format!("<{level}> erofs: {what}\n").as_bytes());

@@ -107,7 +107,7 @@ fn row(name: &str, value: impl Display) -> anyhow::Result<()> {
     Ok(print_line(format_args!("{name:<46}{value}"))?)
 }
 
-/// Each name followed by a space.
+/// The names, each followed by a space.
 fn list<'n>(names: impl Iterator<Item = &'n str>) -> String {
     names.map(|name| format!("{name} ")).collect()
 }

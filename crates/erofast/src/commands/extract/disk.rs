@@ -1,8 +1,8 @@
 //! Extraction into a directory.
 //!
 //! 1. One thread walks the tree and creates the directories; everything else goes to the writers.
-//! 2. The writers end after the walk; then all files are complete.
-//! 3. Hard links are created: their first names now exist.
+//! 2. The writers end after the walk; once they have ended, all files are complete.
+//! 3. Hard links are created, now that their first names exist.
 //! 4. The directories receive their metadata, deepest first. Nothing is written into them any more,
 //!    so they may be read-only, and their times persist.
 
@@ -23,7 +23,7 @@ use super::stop::Stop;
 use super::target::Target;
 use crate::batch::{BatchSender, batches, threads};
 
-/// Work left for the end.
+/// Work to do after the walk.
 #[derive(Debug, Default)]
 struct Rest {
     paths: Paths,

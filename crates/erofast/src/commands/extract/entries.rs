@@ -63,7 +63,7 @@ pub fn walk(
         if entry.duplicate {
             journal.failure(
                 &entry.path,
-                "its directory already has an entry of this name",
+                "its directory already has an entry with this name",
             );
             if entry.inode.file_type() == FileType::Directory {
                 missing = Some(entry.path);

@@ -6,14 +6,14 @@ use std::sync::atomic::AtomicBool;
 use erofs_engine::Engine;
 use erofs_engine::erofs_format::Inode;
 
-/// The task of an extraction, and its number of threads.
+/// What to extract, and with how many threads.
 #[derive(Debug)]
 pub struct Job {
     pub engine: Arc<Engine>,
     /// The inode at which the tree begins.
     pub start: Arc<Inode>,
-    /// Name of the start if it is not a directory; otherwise empty, since it becomes the target
-    /// itself.
+    /// The name under which a start that is not a directory is extracted. Empty for a directory,
+    /// which becomes the target itself.
     pub name: Vec<u8>,
     pub threads: usize,
     /// Set by Ctrl-C.

@@ -118,7 +118,7 @@ fn kept(handle: Handle<'_>, time: Timespec) -> Result<()> {
     Err(Errno::RANGE)
 }
 
-/// Sets owner and group, or only the group if the owner may not be changed.
+/// Sets owner and group, or only the group if changing the owner is not permitted.
 fn own(handle: Handle<'_>, inode: &Inode) -> Result<()> {
     // The system call takes -1 to mean "unchanged".
     if inode.uid == u32::MAX || inode.gid == u32::MAX {

@@ -53,7 +53,7 @@ impl<'a> OutFile<'a> {
         }
     }
 
-    /// The next part to write; `None` if all are taken, or if the file has failed.
+    /// The next part to write; `None` if all are taken, or if writing the file has failed.
     fn next_part(&self) -> Option<Part> {
         if self.has_failed() {
             return None;
@@ -66,12 +66,12 @@ impl<'a> OutFile<'a> {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// Abandons the file, which will be removed, because the extraction is ending.
+    /// Abandons the file because the extraction is ending; it will be removed.
     fn abandon(&self) {
         self.failed.store(true, Ordering::Relaxed);
     }
 
-    /// Reports the first failure.
+    /// Marks the file as failed. Only the first failure is reported.
     fn fail(&self, error: impl fmt::Display, journal: &Journal) {
         if !self.failed.swap(true, Ordering::Relaxed) {
             journal.failure(&self.path, error);
@@ -168,7 +168,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Returns the created file. A big file gets its full size immediately, so unwritten ranges are
-    /// holes; a small one gets its size with its last byte.
+    /// holes; a small file gets its size when its data is written.
     fn made<'f>(&self, file: &'f OutFile<'_>) -> Option<&'f CreatedFile> {
         let make = || {
             let xattrs = self.engine.xattrs(&self.engine.waiting(), &file.inode)?;
@@ -191,7 +191,7 @@ impl<'a> Writer<'a> {
         made.as_ref()
     }
 
-    /// Finishes a file that no thread writes any more.
+    /// Finishes a file that no thread is writing any more.
     pub fn finish(&self, file: OutFile<'_>) {
         if !file.has_failed()
             && let Some(made) = self.made(&file)

@@ -26,8 +26,9 @@ pub struct Paths {
 }
 
 impl Paths {
-    /// Remembers a path, in the order of a walk: directories are added before their contents.
-    /// `None` if there are too many, or if its directory is not remembered.
+    /// Remembers a path. Paths must be added in the order of a walk, each directory before its
+    /// contents. Returns `None` if too many paths are remembered already, or if the path's
+    /// directory is not.
     pub fn add(&mut self, path: &[u8], directory: bool) -> Option<PathId> {
         let slash = path.iter().rposition(|&byte| byte == b'/');
         let (above, name) = match slash {

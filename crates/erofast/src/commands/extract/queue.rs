@@ -1,8 +1,8 @@
 //! The work queue of the writers.
 //!
 //! Each writer takes small files in batches and big ones singly, because two threads that write to
-//! one file wait for each other in the kernel. Once none are left, the writers help with unfinished
-//! big files.
+//! one file wait for each other in the kernel. Once no new files are left, the writers help with
+//! unfinished big files.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::vec;
@@ -17,7 +17,7 @@ use crate::parts::PART;
 /// The path and inode of an entry to create, other than a directory.
 pub type Leaf = (Vec<u8>, Arc<Inode>);
 
-/// Whether several threads may write the file, which is then sent in a separate batch.
+/// Whether the file is big: several threads may write it, and it is sent in a separate batch.
 pub fn is_big(inode: &Inode) -> bool {
     inode.file_type() == FileType::Regular && inode.size > PART
 }
@@ -64,8 +64,8 @@ impl<'a> Queue<'a> {
                 let file = OutFile::new(self.engine, path, inode);
                 return Some(Work::File(Arc::new(file)));
             }
-            // A writer that reaches the end of the walk must see the big file that was taken just
-            // before.
+            // A writer that finds nothing more to receive must see the big file that another writer
+            // received just before, so the file is added while the channel is locked.
             let found = self.leaves.receive_with(|batch| match batch {
                 None => Err(self.unfinished().first().cloned()),
                 Some(mut batch) if batch.len() == 1 && is_big(&batch[0].1) => {

@@ -1,8 +1,8 @@
 //! Holes in a tar stream: GNU tar's sparse format 1.0, which libarchive and Python read too.
 //!
 //! The content of such a member is a map (decimal numbers, one per line: a count, then offset and
-//! length of each data segment), padded to a block, and then the data. Readers differ in whether a
-//! segment is padded to its last block, so all but the last consist of whole blocks.
+//! length of each data segment), padded to a block, and then the data. Readers disagree on whether
+//! every segment is padded to a whole block, so all segments but the last consist of whole blocks.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use super::tar::BLOCK;
 
 /// Holes shorter than this are written as zeros.
 const HOLE: u64 = 64 << 10;
-/// Maximum number of holes left out: the map is kept in memory.
+/// Maximum number of holes left out of a file, because its map is kept in memory.
 const HOLES: usize = 1 << 16;
 
 /// A segment of a file that is written, or the fault that replaces it.

@@ -25,7 +25,8 @@ impl<'a> Stop<'a> {
         self.interrupted.load(Ordering::Relaxed) || self.full.get().is_some()
     }
 
-    /// Whether an error ends the extraction: no space, no quota, or a target that became read-only.
+    /// Whether an error ends the extraction: no space left, quota exceeded, or the target became
+    /// read-only.
     pub fn takes(&self, error: &anyhow::Error) -> bool {
         let ends = error.downcast_ref::<io::Error>().is_some_and(|error| {
             matches!(

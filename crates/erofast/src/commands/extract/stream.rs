@@ -1,7 +1,7 @@
 //! Extraction as a tar stream to standard output.
 //!
-//! One thread walks the tree; readers decode parts, several at a time; this thread writes them in
-//! the order of the walk.
+//! One thread walks the tree; readers decode parts, several at a time; the calling thread writes
+//! them in the order of the walk.
 
 use std::io::{self, IsTerminal};
 use std::ops::Range;

@@ -130,14 +130,15 @@ pub fn header(
     Ok(builder.finish_bytes())
 }
 
-/// Where a tar without support for the format puts the map and the data.
+/// The name under which a tar program that does not support the format extracts the map and the
+/// data.
 fn sparse_name(path: &[u8]) -> Vec<u8> {
     let at = path.iter().rposition(|byte| *byte == b'/');
     let (directory, name) = path.split_at(at.map_or(0, |at| at + 1));
     [directory, b"GNUSparseFile.0/", name].concat()
 }
 
-/// A key ends at its first `=`, so GNU tar escapes an `=` in a name as a URL would.
+/// A key ends at its first `=`, so GNU tar escapes an `=` in a name as in a URL.
 fn xattr_key(name: &str) -> String {
     format!(
         "SCHILY.xattr.{}",

@@ -18,12 +18,14 @@ use rustix::io::Errno;
 
 use super::entries::is_plain;
 
-/// Longest path that one system call accepts, with room for its NUL.
+/// Paths of this many bytes or more are resolved in several steps. A system call accepts at most
+/// 4096 bytes, including the NUL.
 const PATH_MAX: usize = 4000;
 /// Only the owner may read unfinished entries.
 const UNFINISHED_DIRECTORY: Mode = Mode::RWXU;
 const UNFINISHED_FILE: Mode = Mode::RUSR.union(Mode::WUSR);
-/// xattrs that children inherit, or that were inherited.
+/// The xattrs of a file's own ACL, which it may have inherited, and of the ACL that a directory's
+/// children inherit.
 const ACLS: [&str; 2] = ["system.posix_acl_access", "system.posix_acl_default"];
 
 /// How to handle existing entries that have the same names as entries of the image.
@@ -105,8 +107,8 @@ impl Target {
         matches!(self.replace, Replace::Everything | Replace::Unfinished)
     }
 
-    /// Whether an earlier run finished this file: a finished file has the time that the image
-    /// records.
+    /// Whether an earlier run finished this file: a finished file has the size and the time that
+    /// the image records.
     pub fn keeps(&self, path: &[u8], inode: &Inode) -> bool {
         if self.replace != Replace::Unfinished || inode.file_type() != FileType::Regular {
             return false;
@@ -122,8 +124,8 @@ impl Target {
         })
     }
 
-    /// Creates the directory at `path` if it does not exist, accessible and without ACLs for its
-    /// children to inherit.
+    /// Creates the directory at `path`. One that exists already is made accessible to its owner and
+    /// loses its ACLs, which its children would inherit.
     pub fn make_directory(&self, path: &[u8]) -> io::Result<()> {
         if !path.is_empty() {
             let (parent, name) = self.parent(path)?;
@@ -224,7 +226,7 @@ impl Target {
         Ok(rustix::fs::unlinkat(&parent, name, AtFlags::empty())?)
     }
 
-    /// Creates an entry, after removing an existing one at its path if `replace` says so.
+    /// Creates an entry, after removing an existing one at its path if `replace` allows it.
     fn replacing<T>(
         &self,
         parent: &OwnedFd,

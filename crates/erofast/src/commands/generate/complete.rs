@@ -34,7 +34,8 @@ pub fn offered(words: &[OsString]) -> std::io::Result<Vec<(String, String)>> {
     let Some((last, before)) = words.split_last().filter(|(_, before)| !before.is_empty()) else {
         return Ok(Vec::new());
     };
-    // The engine offers only one of an option's two names: the short one after a dash.
+    // If an option has two names, the engine offers only one of them (after a single dash, the
+    // short one), so both prefixes are tried.
     let typed: &[&OsStr] = match last.as_encoded_bytes() {
         b"-" => &["--".as_ref(), "-".as_ref()],
         _ => &[last],

@@ -31,7 +31,8 @@ const ARGUMENT: &str = "path";
 /// Maximum number of directory entries examined, so that a Tab is answered quickly.
 const MOST: usize = 20_000;
 
-/// Adds the completion to `command`, for a command line that begins with the words `before`.
+/// Adds completion of paths and programs to `command`, for a command line that begins with the
+/// words `before`.
 pub fn with_paths(command: Command, before: &[OsString]) -> Command {
     let matches = command.clone().ignore_errors(true);
     let Ok(matches) = matches.try_get_matches_from(before) else {

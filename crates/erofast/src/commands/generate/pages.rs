@@ -33,8 +33,8 @@ const ENVIRONMENT: &str = "
 ";
 
 const HELPER: &str = "
-Options of mount(8) and systemd that mean nothing here (rw, defaults, nofail, x-...) are accepted
-and ignored; others that are not in the list are refused.
+Options of mount(8) and systemd that have no meaning here (rw, defaults, nofail, x-...) are
+accepted and ignored; others that are not in the list are refused.
 
 ## Files
 | file | meaning |
@@ -51,7 +51,7 @@ const HELPER_STATUS: &str = "
 | status | meaning |
 | --- | --- |
 | 0 | The image is mounted. |
-| 1 | It is not; one line on standard error says why. |
+| 1 | The image is not mounted; one line on standard error says why. |
 ";
 
 /// A page and the name of its file.
@@ -73,7 +73,7 @@ pub fn all() -> io::Result<Vec<File>> {
     let helper = helper + &see_also(&["erofast(1)", "erofast(7)", "fstab(5)", "mount(8)"]);
     pages.push(page(HelperArgs::command(), 8, &helper)?);
     for old in [FsckArgs::command(), DumpArgs::command()] {
-        // Without their first word, the names are those of the erofs-utils pages.
+        // Without the prefix, the pages would have the same names as those of erofs-utils.
         let name = format!("erofast-{}", old.get_name());
         pages.push(page(old.display_name(name), 1, &see_also(&["erofast(1)"]))?);
     }
@@ -113,8 +113,8 @@ fn of_commands(command: &Command, above: Option<&str>, pages: &mut Vec<File>) ->
         .try_for_each(|sub| of_commands(sub, Some(name), pages))
 }
 
-/// A page: clap's description of `command`, then Markdown. A page in section 7 belongs to no
-/// command.
+/// A page: clap's description of `command`, followed by the Markdown text `rest`. A page in section
+/// 7 belongs to no command.
 fn page(mut command: Command, section: u8, rest: &str) -> io::Result<File> {
     let usage = command.render_usage().to_string();
     let usage = usage.trim_start_matches("Usage: ").replace(['<', '>'], "");
@@ -161,7 +161,7 @@ fn manual(section: u8) -> &'static str {
 fn tidy(text: &str) -> String {
     let preamble = Roff::new().render();
     let text = text.replace(&preamble, "");
-    // Above possible values, clap_mangen writes a break before and after an empty line.
+    // Before a list of possible values, clap_mangen writes an empty line between two breaks.
     let text = text.replace(".br\n\n.br\n", ".sp\n");
     let text = text
         .replace('`', r"\(ga")

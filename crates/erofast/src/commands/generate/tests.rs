@@ -55,7 +55,7 @@ fn flags(arg: &Arg) -> Vec<String> {
     short.into_iter().chain(long).collect()
 }
 
-/// Whether a text has a word that is not part of a longer one.
+/// Whether `text` contains `word` as a whole word.
 fn has_word(text: &str, word: &str) -> bool {
     let part = |c: char| c.is_alphanumeric() || c == '-' || c == '_';
     text.match_indices(word).any(|(at, _)| {
@@ -126,7 +126,7 @@ fn every_option_is_in_the_man_page_of_its_command() {
     for name in man.keys() {
         assert!(
             expected.contains(name) || others.contains(&name.as_str()),
-            "{name} is of nothing"
+            "{name} belongs to no command"
         );
     }
 }

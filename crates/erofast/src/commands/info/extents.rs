@@ -22,7 +22,7 @@ const OWNERS: usize = 10_000;
 /// One extent, as printed.
 #[derive(Debug, Serialize)]
 pub struct Row {
-    /// First byte in the file, and the number of bytes.
+    /// Offset in the file, and the number of bytes.
     offset: u64,
     length: u64,
     /// `lz4` and the like, `stored`, `plain`, `inline`, `fragment` or `hole`.
@@ -93,7 +93,7 @@ pub fn kind(extent: &Extent) -> &'static str {
     }
 }
 
-/// All extents of an inode that has data.
+/// Calls `visit` for every extent of an inode that has data.
 pub fn each(
     engine: &Engine,
     inode: &Inode,
@@ -295,7 +295,7 @@ impl Block {
         range.start < self.end && self.begin < range.end
     }
 
-    /// Adds an inode and its extents if they are in the block.
+    /// Adds an inode if it overlaps the block, and those of its extents that do.
     fn look_at(&mut self, engine: &Engine, path: &[u8], inode: &Arc<Inode>) {
         let mut own = |what, extent| {
             if self.owners.len() >= OWNERS {

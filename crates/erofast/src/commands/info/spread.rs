@@ -22,7 +22,7 @@ const SIZES: [u64; 8] = [
 const ENDINGS: usize = 12;
 /// Maximum number of endings counted separately.
 const KNOWN_ENDINGS: usize = 4096;
-/// Longest ending; a longer one is a name with a dot in it.
+/// Maximum length of an ending; anything longer is taken for a part of the name.
 const ENDING_MAX: usize = 10;
 
 /// Number of files, their bytes, and the bytes stored for them.

@@ -56,8 +56,8 @@ pub(super) fn named(
     Ok((image, files))
 }
 
-/// The profile at a path, or all profiles learned from the image there: mounts with `subdir=` have
-/// their own.
+/// The profile at a path, or all profiles learned from the image there. An image may have several,
+/// because mounts with `subdir=` have profiles of their own.
 pub(super) fn learned_of(
     path: &Path,
     opening: &OpeningArgs,
@@ -173,7 +173,7 @@ pub(super) fn read(path: &Path) -> anyhow::Result<Learned> {
         );
     }
     let mut bytes = Vec::new();
-    // Opening a FIFO would wait for its writer.
+    // Opening a FIFO would otherwise block until it has a writer.
     let mut options = File::options();
     let options = options
         .read(true)
@@ -192,8 +192,8 @@ pub(super) fn read(path: &Path) -> anyhow::Result<Learned> {
     Ok(learned)
 }
 
-/// The only profile found. If there are several, `takes` is the reason why the caller needs exactly
-/// one.
+/// Returns the only profile found. If there are several, fails with an error that contains `takes`,
+/// the reason why exactly one is needed.
 pub(super) fn only(
     mut found: Files,
     shown: &str,

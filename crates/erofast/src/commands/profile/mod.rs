@@ -184,7 +184,8 @@ pub fn remove(args: &ProfileRemoveArgs) -> anyhow::Result<Outcome> {
     Ok(Outcome::Fine)
 }
 
-/// Programs as `profile list` names them, from a profile or from those learned from an image.
+/// The programs in a profile, or in all profiles learned from an image, as `profile list` names
+/// them.
 pub fn programs(path: &Path, opening: &OpeningArgs) -> anyhow::Result<Vec<String>> {
     let mut programs = Vec::new();
     for (_, learned) in learned_of(path, opening)?.1 {
@@ -193,8 +194,8 @@ pub fn programs(path: &Path, opening: &OpeningArgs) -> anyhow::Result<Vec<String
     Ok(programs)
 }
 
-/// Removes these programs (all, if none are named) from a file, and the decoded bytes kept beside
-/// it. Deletes the file if no program is left in it.
+/// Removes these programs (all, if none are named) from a file, and deletes the decoded bytes kept
+/// beside it. Deletes the file if no program is left in it.
 fn remove_from(file: &Path, learned: &mut Learned, programs: &[String]) -> io::Result<()> {
     for (path, _) in kept(file, learned.image.as_ref()) {
         fs::remove_file(&path)?;
@@ -308,7 +309,7 @@ fn files_with_bytes(profile: &Profile) -> impl Iterator<Item = (&RecordedFile, u
     files.map(move |file| (file, bytes.get(file).copied().unwrap_or(0)))
 }
 
-/// Number of directories listed, including the root, which always is.
+/// Number of directories that the profile lists, including the root, which is always listed.
 fn listed_directories(profile: &Profile) -> usize {
     let directories = profile.directories.iter();
     let listed = directories.filter(|directory| directory.listed_ms.is_some());

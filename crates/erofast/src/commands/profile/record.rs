@@ -85,7 +85,7 @@ pub fn record(args: &ProfileRecordArgs) -> anyhow::Result<Outcome> {
     let shown = remote::shown(&args.image);
     ensure!(
         !programs.is_empty(),
-        "{shown}: the command read none of its files, or so many that it looks like a copy"
+        "{shown}: the command read none of the image's files, or so many that it looks like a copy"
     );
     finish(programs, &output)
 }
@@ -211,7 +211,7 @@ impl Run {
         child.wait().with_context(|| name.to_string())
     }
 
-    /// Whether the mount persists although it is no longer at any path.
+    /// Whether the mount persists although no path leads to it any more.
     fn outlives(&self) -> bool {
         let ended = pidfd_open(self.helper, PidfdFlags::empty());
         ended.is_ok_and(|ended| {
@@ -280,7 +280,7 @@ fn filled(word: &OsStr, point: &OsStr) -> OsString {
     OsString::from_vec(filled)
 }
 
-/// The signals that ask this process to end: it unmounts first.
+/// The signals that ask this process to end. Before it obeys one, it unmounts.
 struct Ending(Arc<AtomicUsize>);
 
 impl Ending {

@@ -40,7 +40,7 @@ pub fn merge(args: &ProfileMergeArgs) -> anyhow::Result<Outcome> {
     write(programs, args.output.as_ref())
 }
 
-/// Adds programs; a program that exists already also gets what the other one read.
+/// Adds programs. A program that is already present also gets the reads of the added one.
 pub(super) fn join(programs: &mut Vec<Program>, others: Vec<Program>) {
     for other in others {
         match programs.iter_mut().find(|one| one.path == other.path) {
@@ -63,7 +63,7 @@ pub(super) fn write(programs: Vec<Program>, output: Option<&PathBuf>) -> anyhow:
     for program in &left {
         let (path, most) = (path_of(program), limits::TRAVELLING_BYTES);
         note(format!(
-            "{path}: left out: the limit of an exported profile is {most} bytes"
+            "{path}: left out: an exported profile is limited to {most} bytes"
         ));
     }
     Ok(Outcome::of(left.is_empty()))

@@ -41,7 +41,7 @@ pub fn run(args: &StatArgs) -> anyhow::Result<Outcome> {
     Ok(Outcome::of(!mounts.into_iter().flatten().any(has_failed)))
 }
 
-/// Maps a file in a mount to the mount.
+/// Returns the mount point of the mount that a file is in; any other path is returned unchanged.
 fn of_file(place: PathBuf) -> PathBuf {
     erofs_mount::mountpoint_of(&place).unwrap_or(place)
 }
@@ -58,12 +58,13 @@ fn each_once(named: Vec<PathBuf>) -> Vec<PathBuf> {
     places
 }
 
-/// Whether a mount failed to answer; a mount that this user may not see does not count.
+/// Whether a mount failed to answer; a mount that this user is not allowed to see does not count.
 fn has_failed(mount: &Value) -> bool {
     !mount["error"].is_null() && mount["private"] != true
 }
 
-/// Prints a page with all mounts, whatever their state; faults are reported on standard error.
+/// Prints these mounts in Prometheus's text format, whatever their state. A mount that does not
+/// answer is also reported on standard error.
 fn prometheus(places: &[PathBuf]) -> anyhow::Result<Outcome> {
     let mounts = match places {
         [place] => vec![match (
@@ -82,8 +83,8 @@ fn prometheus(places: &[PathBuf]) -> anyhow::Result<Outcome> {
     Ok(Outcome::of(!mounts.iter().any(has_failed)))
 }
 
-/// The counters of one mount, or `{"mounts": [...]}`. A mount that does not answer has a field
-/// `error`.
+/// The counters of the mount if one is named, otherwise `{"mounts": [...]}`. A mount that does not
+/// answer has a field `error`.
 fn counters(places: &[PathBuf]) -> anyhow::Result<Value> {
     Ok(match places {
         [place] => erofs_mount::stat(place)?,
@@ -117,8 +118,8 @@ fn with_mountpoint(place: &Path, answer: Result<Value, erofs_mount::Error>) -> V
     counters
 }
 
-/// Formats the counters as text; given earlier ones as `before`, rates cover the time in between.
-/// Terminal control sequences, which another user's server may send, are escaped.
+/// Formats the counters as text. If `before` contains earlier ones, rates cover the time in
+/// between. Terminal control sequences, which another user's server may send, are escaped.
 fn shown(now: &Value, before: Option<&Value>) -> String {
     let page = match now["mounts"].as_array() {
         Some(mounts) if mounts.is_empty() => none(),

@@ -21,8 +21,8 @@ const COLUMNS: usize = 7;
 /// The first column that is empty for a mount without an answer.
 const UP: usize = 3;
 
-/// A table of a non-empty `{"mounts": [...]}`; rates are relative to `before`, or to the beginning
-/// of each mount.
+/// A table of the mounts in `{"mounts": [...]}`, which must not be empty; rates are relative to
+/// `before`, or to the beginning of each mount.
 pub fn overview(now: &Value, before: Option<&Value>) -> String {
     let mounts = now["mounts"].as_array().map_or(&[][..], Vec::as_slice);
     let of = |all: &Value, mount: &Value| -> Option<Value> {
@@ -35,7 +35,7 @@ pub fn overview(now: &Value, before: Option<&Value>) -> String {
         let before = before.and_then(|before| of(before, mount));
         rows.push(row(mount, before.as_ref().unwrap_or(&Value::Null)));
     }
-    // The reason why a mount does not answer does not fit in any column.
+    // The reason why a mount does not answer is too long for a column.
     let tabular = |column: usize| {
         let of_table = move |row: &&[String; COLUMNS]| column == 0 || !row[UP].is_empty();
         rows.iter().filter(of_table)

@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::histogram::Histogram;
 
-/// Formats an answer of `stat` as a page. Given an earlier answer as `before`, rates and times
-/// cover the time in between, otherwise the time since the mount began.
+/// Formats an answer of `stat` as a page. If `before` is an earlier answer, rates and times cover
+/// the time in between, otherwise the time since the mount began.
 pub fn page(now: &Value, before: Option<&Value>) -> String {
     let page = Page {
         now,
@@ -199,7 +199,7 @@ fn profile(report: &Value) -> String {
 /// Maximum number of programs shown.
 const MOST_PROGRAMS: usize = 5;
 
-/// With fewer times than this, the 99th percentile is just the longest time.
+/// With fewer measurements than this, the 99th percentile is just the longest time.
 const FEW: u64 = 100;
 
 fn percent(part: u64, whole: u64) -> String {
