@@ -68,16 +68,11 @@ impl Spots {
     /// Notes a read. Blocks within a certain radius of it count as near: the radius is `near.start`
     /// at first, and doubles with each read near an earlier one, up to `near.end`.
     pub fn read(&mut self, blocks: Range<u64>, near: &Range<u64>) {
-        let mut related = self.related.iter();
-        let related = related.find(|range| range.contains(&blocks.start));
-        let reach = blocks.start.saturating_sub(FILE * near.end)..blocks.end + FILE * near.end;
         let mut spot = Spot {
             read: blocks.clone(),
             radius: near.start,
-            related: related.map_or(blocks.clone(), |range| {
-                range.start.max(reach.start)..range.end.min(reach.end)
-            }),
-            seen: blocks,
+            related: blocks.clone(),
+            seen: blocks.clone(),
         };
         self.near.retain(|other| {
             let is_near = spot.is_near(other);
@@ -86,6 +81,12 @@ impl Spots {
             }
             !is_near
         });
+        let reach = FILE * spot.radius;
+        let mut related = self.related.iter();
+        if let Some(range) = related.find(|range| range.contains(&blocks.start)) {
+            let least = blocks.start.saturating_sub(reach);
+            spot.related = range.start.max(least)..range.end.min(blocks.end + reach);
+        }
         self.rest.get_or_insert_with(|| spot.clone());
         self.near.push_front(spot);
         self.near.truncate(MOST_SPOTS);
@@ -210,10 +211,12 @@ mod tests {
         let mut spots = Spots::default();
         spots.relate(90..120);
         spots.read(100..101, &(2..4));
-        assert_eq!(all(&mut spots, 100, |_| true), [101..120, 90..100]);
+        assert_eq!(all(&mut spots, 100, |_| true), [101..111, 90..100]);
         spots.relate(1000..2000);
         spots.read(1500..1501, &(2..4));
-        assert_eq!(all(&mut spots, 100, |_| true), [1501..1521, 1480..1500]);
+        assert_eq!(all(&mut spots, 100, |_| true), [1501..1511, 1490..1500]);
+        spots.read(1502..1503, &(2..4));
+        assert_eq!(all(&mut spots, 100, |_| true), [1503..1523, 1482..1502]);
     }
 
     #[test]

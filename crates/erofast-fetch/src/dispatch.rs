@@ -4,6 +4,8 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use remote_image::message::Class;
+
 use crate::fetch::Fetch;
 use crate::range;
 
@@ -25,18 +27,25 @@ pub async fn run(fetch: &Rc<Fetch>) {
 }
 
 fn dispatch(fetch: &Rc<Fetch>) {
-    while let Some(run) = fetch.next_run() {
-        begin(fetch, run);
+    let awaited = is_awaited(&fetch.last_read.images());
+    while let Some((run, ahead)) = fetch.next_run(awaited) {
+        begin(fetch, run, ahead);
     }
-    if let Some(pause) = fetch.link.pause() {
+    fill(fetch);
+    if fetch.link.until_idle().is_some() && !fetch.link.fills_later.replace(true) {
         let fetch = Rc::clone(fetch);
-        tokio::task::spawn_local(async move {
-            tokio::time::sleep(pause).await;
-            fill(&fetch);
-        });
-    } else {
-        fill(fetch);
+        tokio::task::spawn_local(fill_later(fetch));
     }
+}
+
+/// Fills the link when readers that got an answer have had time to ask again.
+async fn fill_later(fetch: Rc<Fetch>) {
+    let link = &fetch.link;
+    while let Some(left) = link.pause().or_else(|| link.until_idle()) {
+        tokio::time::sleep(left).await;
+        fill(&fetch);
+    }
+    link.fills_later.set(false);
 }
 
 /// While the link is idle, requests blocks that may be wanted next.
@@ -44,20 +53,22 @@ fn fill(fetch: &Rc<Fetch>) {
     if fetch.link.pause().is_some() {
         return;
     }
-    let idle = || next_idle(fetch, fetch.link.idle_blocks()?);
-    while let Some((image, run)) = idle() {
-        let bytes = image.bytes(&run);
-        image.count(|counters| counters.ahead_bytes += bytes.end - bytes.start);
-        begin(&image, run);
+    while let Some((image, run)) = next_idle(fetch) {
+        begin(&image, run, true);
     }
 }
 
-/// The next range to fetch in idle time, of at most this many blocks, and its image. The range
-/// counts as in flight from now on.
-fn next_idle(fetch: &Fetch, blocks: u64) -> Option<(Rc<Fetch>, Range<u64>)> {
+/// Whether a reader waits for bytes of one of these images.
+fn is_awaited(images: &[Rc<Fetch>]) -> bool {
+    images.iter().any(|image| image.has(Class::Demand))
+}
+
+/// The next range to fetch in idle time, and its image. The range counts as in flight from now on.
+fn next_idle(fetch: &Fetch) -> Option<(Rc<Fetch>, Range<u64>)> {
     let images = fetch.last_read.images();
+    let blocks = fetch.link.idle_blocks(is_awaited(&images))?;
     // A launch profile says what is read next, and nothing may compete with it.
-    if images.iter().any(|image| image.has_profile()) {
+    if images.iter().any(|image| image.has(Class::Profile)) {
         return None;
     }
     let of = |next: fn(&Fetch, u64) -> Option<Range<u64>>| {
@@ -67,11 +78,16 @@ fn next_idle(fetch: &Fetch, blocks: u64) -> Option<(Rc<Fetch>, Range<u64>)> {
     of(Fetch::next_near).or_else(|| of(Fetch::next_rest))
 }
 
-fn begin(fetch: &Rc<Fetch>, run: Range<u64>) {
-    let flight = fetch.link.send(&fetch.bytes(&run));
+/// Fetches a range; `ahead` if no reader waits for it.
+fn begin(fetch: &Rc<Fetch>, run: Range<u64>, ahead: bool) {
+    let bytes = fetch.bytes(&run);
+    let flight = fetch.link.send(&bytes, ahead);
     let fetch = Rc::clone(fetch);
     tokio::task::spawn_local(async move {
         let outcome = range::transfer(&fetch, &run, flight).await;
+        if ahead && outcome.is_ok() {
+            fetch.count(|counters| counters.ahead_bytes += bytes.end - bytes.start);
+        }
         fetch.ended(run, outcome.err());
         dispatch(&fetch);
     });

@@ -28,7 +28,7 @@ use crate::readers::Readers;
 use crate::room::Room;
 use crate::streams::Streams;
 use crate::verification::Verification;
-use crate::waiting::{Asked, Waiting, in_words};
+use crate::waiting::{Asked, Limits, Waiting, in_words};
 
 /// Precision of pauses and time limits.
 const TICK: Duration = Duration::from_millis(100);
@@ -198,7 +198,7 @@ impl Fetch {
         if asked.class == Class::Demand {
             self.link.serves(false);
             self.look_around(&asked.missing);
-            if !self.has_profile() {
+            if !self.has(Class::Profile) {
                 (ahead, asked.mark) = self.ahead(&asked.missing);
             }
         }
@@ -304,11 +304,23 @@ impl Fetch {
         Ok(())
     }
 
-    /// The blocks of the next range, which is in flight from now on.
-    pub fn next_run(&self) -> Option<Range<u64>> {
+    /// The blocks of the next range that was asked for, which is in flight from now on, and whether
+    /// no reader waits for it. `awaited` says whether one waits for any range.
+    pub fn next_run(&self, awaited: bool) -> Option<(Range<u64>, bool)> {
         let link = &self.link;
-        let (ranges, together, most) = (link.ranges(), link.together(), link.wanted_blocks());
-        self.waiting.borrow_mut().next_run(ranges, together, most)
+        let limits = Limits {
+            ranges: link.ranges(),
+            together: link.together(),
+            wanted: link.wanted_blocks(),
+            filling: link.filling(awaited),
+        };
+        let (run, class) = self.waiting.borrow_mut().next_run(&limits)?;
+        Some((run, class != Class::Demand))
+    }
+
+    /// Whether a question of this class has not been answered.
+    pub fn has(&self, class: Class) -> bool {
+        self.waiting.borrow().has(class)
     }
 
     /// The range of bytes that these blocks cover.

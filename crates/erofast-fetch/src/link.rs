@@ -25,10 +25,6 @@ const LEAST_WAIT: Duration = Duration::from_millis(4);
 /// How long idle time is left unused after a launch profile was requested: most launches are over
 /// by then.
 const LAUNCH: Duration = Duration::from_secs(3);
-/// If nothing arrives for longer than this, the link is waiting for the other side.
-const STILL: Duration = Duration::from_millis(3);
-/// Number of bytes that must arrive before a transfer time is computed from them.
-const SAMPLE: u64 = 4 * BLOCK;
 /// How soon a reader that got an answer asks again.
 const PAUSE: Duration = Duration::from_millis(4);
 /// Blocks near a read are those that arrive within this time.
@@ -37,8 +33,23 @@ const NEAR: Duration = Duration::from_millis(100);
 const SOON: Duration = Duration::from_secs(2);
 /// The rest of an image is fetched only if it has at most this many bytes.
 const MOST: u64 = 256 << 20;
-/// Lower and upper limits on the number of bytes in flight.
-const WINDOW: Range<u64> = 4 * BLOCK..16 << 20;
+/// Maximum number of bytes in flight for nobody who waits.
+const MOST_AHEAD: u64 = 16 << 20;
+/// Number of bytes in flight for nobody who waits until it is known what the link can carry, at
+/// least.
+const LEAST_AHEAD: u64 = 4 * BLOCK;
+/// While readers wait for one answer after another, the bytes that none of them waits for may take
+/// this fraction of the link.
+const SHARE: u64 = 4;
+/// Bytes in flight that nobody waits for are divided into this many ranges, so that the link has
+/// something to carry while one of them is requested.
+const PARTS: u64 = 6;
+/// The rate of the link is known once it has not grown by a quarter while this many ranges that
+/// nobody waited for arrived.
+const PROBES: usize = 8;
+/// The number of blocks in a range that nobody waits for where round trips say nothing about the
+/// link.
+const SMALL: u64 = 4;
 /// If the link is not full, at least one of this many consecutive answers is on time; answers over
 /// new connections are late in any case.
 const RECENT: usize = 4;
@@ -49,29 +60,25 @@ pub struct Link {
     ranges: Cell<usize>,
     /// Transfer time of a block in the last answer.
     transfer: Cell<Duration>,
-    /// Transfer times of a block in recent bursts.
-    bursts: Cell<[Duration; RECENT]>,
-    /// Whether the link was ever full. Otherwise the bytes that arrive while a range is in flight
-    /// do not show what the link can carry.
-    was_full: Cell<bool>,
-    /// Bytes of the current burst, and the time that they took.
-    burst: Cell<(u64, Duration)>,
-    /// When bytes last arrived.
-    heard: Cell<Option<Instant>>,
     /// The shortest time to the first byte of an answer.
     wait: Cell<Duration>,
     /// Bytes that have arrived.
     arrived: Cell<u64>,
-    /// Bytes in flight.
+    /// Bytes in flight, and those of them that nobody waits for.
     flying: Cell<u64>,
+    flying_ahead: Cell<u64>,
     /// The highest rate at which bytes arrived while a range was in flight, in bytes per second.
     rate: Cell<f64>,
+    /// Ranges that nobody waited for since the rate last grew by a quarter.
+    probes: Cell<usize>,
     /// When a reader got an answer, if none has asked since.
     answered: Cell<Option<Instant>>,
     /// The number of searches for a profile that are in progress, and when a profile was last known
     /// or requested.
     searches: Cell<usize>,
     profile: Cell<Option<Instant>>,
+    /// Whether a task waits to fill the link.
+    pub fills_later: Cell<bool>,
     /// The times to the first bytes of recent answers.
     recent: Cell<[Duration; RECENT]>,
 }
@@ -81,6 +88,7 @@ pub struct Link {
 pub struct Flight {
     link: Rc<Link>,
     bytes: u64,
+    ahead: bool,
     sent: Instant,
     /// Bytes that had arrived over the link when the range was requested.
     arrived: u64,
@@ -91,17 +99,16 @@ impl Default for Link {
         Link {
             ranges: Cell::new(4),
             transfer: Cell::new(QUICK),
-            bursts: Cell::new([Duration::MAX; RECENT]),
-            was_full: Cell::new(false),
-            burst: Cell::default(),
-            heard: Cell::default(),
             wait: Cell::new(Duration::MAX),
             arrived: Cell::new(0),
             flying: Cell::new(0),
+            flying_ahead: Cell::new(0),
             rate: Cell::new(0.0),
+            probes: Cell::new(0),
             answered: Cell::new(None),
             searches: Cell::new(0),
             profile: Cell::new(None),
+            fills_later: Cell::new(false),
             recent: Cell::new([Duration::ZERO; RECENT]),
         }
     }
@@ -130,11 +137,26 @@ impl Link {
 
     /// The number of blocks in a range that uses only idle time, or `None` if there is no such
     /// time, because other ranges fill the link or because a single block would delay readers for
-    /// too long.
-    pub fn idle_blocks(&self) -> Option<u64> {
+    /// too long. `awaited` says whether a reader waits now.
+    pub fn idle_blocks(&self, awaited: bool) -> Option<u64> {
         let window = self.window().filter(|_| !self.is_of_launch())?;
-        let blocks = (window / 3 / BLOCK).clamp(2, RUN);
-        (self.flying.get() + blocks * BLOCK <= window).then_some(blocks)
+        let share = match self.is_known() && (awaited || self.until_idle().is_some()) {
+            true => self.carried() / SHARE,
+            false => window,
+        };
+        let blocks = (share / PARTS / BLOCK).clamp(1, RUN);
+        let fits = |flying: &Cell<u64>, most| flying.get() + blocks * BLOCK <= most;
+        (fits(&self.flying_ahead, share) && fits(&self.flying, window)).then_some(blocks)
+    }
+
+    /// How many ranges of the rest of an image may be in flight, and the number of blocks in the
+    /// next one.
+    pub fn filling(&self, awaited: bool) -> (usize, u64) {
+        match self.window() {
+            Some(_) => (2 * PARTS as usize, self.idle_blocks(awaited).unwrap_or(0)),
+            None if self.is_quick() => (self.ranges().min(4), RUN),
+            None => (self.ranges().min(4), SMALL),
+        }
     }
 
     /// The maximum number of blocks in a range that a reader waits for. A larger number of blocks
@@ -173,49 +195,61 @@ impl Link {
     /// How long to leave the link alone: a reader that got an answer will soon ask again, and its
     /// request should go first.
     pub fn pause(&self) -> Option<Duration> {
-        let left = PAUSE.checked_sub(self.answered.get()?.elapsed())?;
+        self.left_of(PAUSE)
+    }
+
+    /// How long a reader that got an answer may still be one that asks again after each answer.
+    pub fn until_idle(&self) -> Option<Duration> {
+        self.left_of(self.wait.get().clamp(PAUSE, QUICK) + PAUSE)
+    }
+
+    fn left_of(&self, time: Duration) -> Option<Duration> {
+        let left = time.checked_sub(self.answered.get()?.elapsed())?;
         (!left.is_zero()).then_some(left)
     }
 
     /// How many blocks on either side of a read are near it: at first, and at most.
     pub fn near(&self) -> Range<u64> {
-        let most = (self.rate() * NEAR.as_secs_f64()) as u64 / BLOCK;
-        let first = self.window().unwrap_or(0) / BLOCK / 4;
+        let most = (self.rate.get() * NEAR.as_secs_f64()) as u64 / BLOCK;
+        let first = self.carried() / BLOCK / 4;
         first.clamp(4, RUN / 2)..most.max(4)
     }
 
-    /// Whether this number of bytes would arrive soon.
+    /// Whether this number of bytes would arrive soon. Until the rate of the link is known, bytes
+    /// that nobody waits for show it.
     pub fn brings_soon(&self, bytes: u64) -> bool {
-        bytes <= MOST && bytes as f64 <= self.rate() * SOON.as_secs_f64()
+        let most = self.rate.get() * SOON.as_secs_f64();
+        bytes <= MOST && (bytes as f64 <= most || !self.is_known())
     }
 
-    /// Bytes in flight that fill the link without delaying readers by more than a quarter of a
-    /// round trip.
+    /// Whether the rate of the link is known.
+    fn is_known(&self) -> bool {
+        self.probes.get() >= PROBES
+    }
+
+    /// Bytes that the link carries in a round trip.
+    fn carried(&self) -> u64 {
+        match self.wait.get() {
+            Duration::MAX => 0,
+            wait => (self.rate.get() * wait.as_secs_f64()) as u64,
+        }
+    }
+
+    /// The most bytes in flight while nobody waits: those that the link carries in a round trip and
+    /// a quarter, so that a higher rate is noticed. Until the rate is known, twice what arrived in a
+    /// round trip. `None` if round trips are too short or carry too little.
     fn window(&self) -> Option<u64> {
         let wait = self.wait.get();
-        let is_known = wait != Duration::MAX && wait >= LEAST_WAIT;
-        let (limit, rate) = (self.limit(), self.rate());
-        let full = rate * limit.as_secs_f64();
-        if !is_known || BLOCK as f64 > rate * (wait / 2).as_secs_f64() {
+        if wait == Duration::MAX || wait < LEAST_WAIT {
             return None;
         }
-        // Connections begin slowly: allow more until answers are late.
-        let fits = if self.is_full() { full } else { 4.0 * full };
-        Some((fits as u64).clamp(WINDOW.start, WINDOW.end))
-    }
-
-    /// Bytes per second: the rate while a range was in flight or, until the link has been full, the
-    /// rate of a burst if that is higher.
-    fn rate(&self) -> f64 {
-        let mut bursts: [Duration; RECENT] = self.bursts.get();
-        bursts.sort();
-        // Ignore the quickest burst: its bytes may have arrived earlier and waited for this
-        // process.
-        let burst = BLOCK as f64 / bursts[1].as_secs_f64().max(1e-4);
-        match self.was_full.get() {
-            true => self.rate.get(),
-            false => self.rate.get().max(burst),
-        }
+        let carried = self.carried();
+        let window = match self.is_known() {
+            true if carried < 2 * BLOCK => return None,
+            true => carried * 5 / 4,
+            false => (2 * carried).max(LEAST_AHEAD),
+        };
+        Some(window.min(MOST_AHEAD))
     }
 
     /// The longest time to the first byte of an answer while the link is not full.
@@ -229,44 +263,30 @@ impl Link {
         self.recent.get().iter().all(|&wait| wait > limit)
     }
 
-    /// Notes that a range is requested.
-    pub fn send(self: &Rc<Self>, bytes: &Range<u64>) -> Flight {
+    /// Notes that a range is requested; `ahead` if no reader waits for it.
+    pub fn send(self: &Rc<Self>, bytes: &Range<u64>, ahead: bool) -> Flight {
         let bytes = bytes.end - bytes.start;
-        self.flying.set(self.flying.get() + bytes);
+        self.fly(bytes as i64, ahead);
         Flight {
             link: Rc::clone(self),
             bytes,
+            ahead,
             sent: Instant::now(),
             arrived: self.arrived.get(),
+        }
+    }
+
+    fn fly(&self, bytes: i64, ahead: bool) {
+        let change = |flying: &Cell<u64>| flying.set(flying.get().saturating_add_signed(bytes));
+        change(&self.flying);
+        if ahead {
+            change(&self.flying_ahead);
         }
     }
 
     /// Notes bytes that arrived.
     pub fn heard(&self, bytes: u64) {
         self.arrived.set(self.arrived.get() + bytes);
-        let now = Instant::now();
-        let Some(last) = self.heard.replace(Some(now)) else {
-            return;
-        };
-        // A connection in slow start is silent for most of a round trip.
-        if now - last > STILL {
-            return;
-        }
-        let (before, time) = self.burst.get();
-        let (bytes, time) = (before + bytes, time + (now - last));
-        let is_enough = bytes >= SAMPLE;
-        self.burst.set(if is_enough {
-            (0, Duration::ZERO)
-        } else {
-            (bytes, time)
-        });
-        if is_enough {
-            let of_block = time.mul_f64(BLOCK as f64 / bytes as f64);
-            self.bursts.set(match self.bursts.get() {
-                [Duration::MAX, ..] => [of_block; RECENT],
-                bursts => shifted(bursts, of_block),
-            });
-        }
     }
 
     /// Notes that a range of this many blocks began to arrive after `wait`, and arrived completely
@@ -277,7 +297,6 @@ impl Link {
         self.recent.set(shifted(self.recent.get(), wait));
         self.transfer.set(of_block);
         self.wait.set(self.wait.get().min(wait));
-        self.was_full.set(self.was_full.get() || self.is_full());
         // On a full link, the more ranges share it, the later answers come.
         if transfer < wait {
             self.ranges.set((ranges + 1).min(MOST_RANGES));
@@ -287,13 +306,19 @@ impl Link {
     }
 
     /// Notes that bytes arrived at this rate while a range was in flight. A lower rate counts only
-    /// if answers are late: otherwise the link could have carried more.
-    fn learn_rate(&self, now: f64) {
-        let rate = self.rate.get();
-        match now > rate {
-            true => self.rate.set(now),
-            false if self.is_full() => self.rate.set(rate + (now - rate) / 8.0),
-            false => {}
+    /// if answers are late: otherwise the link could have carried more. `probed` says whether there
+    /// were enough ranges in flight to show what it carries.
+    fn learn_rate(&self, now: f64, probed: bool) {
+        let (rate, was_known) = (self.rate.get(), self.is_known());
+        if now > rate {
+            self.rate.set(now);
+        } else if was_known && self.is_full() {
+            self.rate.set(rate + (now - rate) / 8.0);
+        }
+        if !was_known && now > rate * 1.25 {
+            self.probes.set(0);
+        } else if probed {
+            self.probes.set(self.probes.get() + 1);
         }
     }
 }
@@ -313,15 +338,15 @@ impl Flight {
         );
         let bytes = (self.link.arrived.get() - self.arrived) as f64;
         let rate = bytes / (now - self.sent).as_secs_f64().max(1e-6);
-        self.link.learn_rate(rate);
+        let half = self.link.window().unwrap_or(0) / 2;
+        let probed = self.ahead && self.link.flying_ahead.get() >= half;
+        self.link.learn_rate(rate, probed);
     }
 }
 
 impl Drop for Flight {
     fn drop(&mut self) {
-        let link = &self.link;
-        link.flying
-            .set(link.flying.get().saturating_sub(self.bytes));
+        self.link.fly(-(self.bytes as i64), self.ahead);
     }
 }
 
@@ -334,7 +359,7 @@ mod tests {
     fn link(wait: Duration, of_block: Duration) -> Rc<Link> {
         let link = Rc::new(Link::default());
         (0..9).for_each(|_| link.learn(10, wait, of_block * 10));
-        link.bursts.set([of_block; RECENT]);
+        (0..=PROBES).for_each(|_| link.learn_rate(BLOCK as f64 / of_block.as_secs_f64(), true));
         link
     }
 
@@ -360,22 +385,56 @@ mod tests {
 
     #[test]
     fn idle_time_is_filled_where_a_round_trip_carries_blocks() {
-        assert_eq!(Link::default().idle_blocks(), None, "nothing is known");
+        assert_eq!(Link::default().idle_blocks(false), None, "nothing is known");
         // 10 Mbit/s, and a server in the same room.
-        assert_eq!(link(20 * MS, 13 * MS).idle_blocks(), None);
-        assert_eq!(link(MS, MS / 8).idle_blocks(), None);
+        assert_eq!(link(20 * MS, 13 * MS).idle_blocks(false), None);
+        assert_eq!(link(MS, MS / 8).idle_blocks(false), None);
         let link = link(20 * MS, MS);
-        assert!(link.idle_blocks() > Some(4));
-        let _flight = link.send(&(0..16 << 20));
-        assert_eq!(link.idle_blocks(), None, "the link is full");
+        assert_eq!(link.idle_blocks(false), Some(4), "a sixth of 25");
+        let _flight = link.send(&(0..22 * BLOCK), false);
+        assert_eq!(link.idle_blocks(false), None, "the link is full");
+    }
+
+    #[test]
+    fn readers_that_ask_again_and_again_share_a_quarter_of_the_link_at_most() {
+        let link = link(20 * MS, MS);
+        let flights = |awaited| {
+            let next = || Some(link.send(&(0..link.idle_blocks(awaited)? * BLOCK), true));
+            let flights: Vec<_> = std::iter::from_fn(next).collect();
+            flights
+                .iter()
+                .map(|flight| flight.bytes / BLOCK)
+                .sum::<u64>()
+        };
+        assert_eq!((flights(false), flights(true)), (24, 5));
+        link.answered.set(Some(Instant::now() + 99 * MS));
+        assert_eq!(flights(false), 5, "it may ask again soon");
+    }
+
+    #[test]
+    fn the_rate_is_known_when_more_in_flight_brings_no_more() {
+        let link = Rc::new(Link::default());
+        link.learn(2, 20 * MS, MS);
+        let rate = |blocks: u64| (blocks * BLOCK * 50) as f64;
+        for blocks in [2, 4, 8, 16] {
+            link.learn_rate(rate(blocks), true);
+            assert_eq!(
+                link.window(),
+                Some(2 * blocks * BLOCK),
+                "twice as much is tried"
+            );
+        }
+        (0..PROBES).for_each(|_| link.learn_rate(rate(16), true));
+        assert_eq!(link.window(), Some(20 * BLOCK));
     }
 
     #[test]
     fn late_answers_show_that_less_fits() {
         let link = link(20 * MS, MS);
-        link.learn_rate((16 * BLOCK * 50) as f64);
+        link.learn_rate((64 * BLOCK * 50) as f64, true);
         let before = link.window();
         (0..RECENT).for_each(|_| link.learn(1, 40 * MS, MS));
+        link.learn_rate((16 * BLOCK * 50) as f64, true);
         assert!(link.window() < before, "{:?} {before:?}", link.window());
     }
 
@@ -392,11 +451,11 @@ mod tests {
     fn a_launch_whose_profile_is_known_or_searched_for_is_left_alone() {
         let link = link(20 * MS, MS);
         link.searches_profile(true);
-        assert_eq!(link.idle_blocks(), None);
+        assert_eq!(link.idle_blocks(false), None);
         link.searches_profile(false);
-        assert!(link.idle_blocks().is_some());
+        assert!(link.idle_blocks(false).is_some());
         link.profile.set(Some(Instant::now() + 99 * MS));
-        assert_eq!(link.idle_blocks(), None);
+        assert_eq!(link.idle_blocks(false), None);
     }
 
     #[test]

@@ -97,6 +97,34 @@ impl Asked {
     }
 }
 
+/// What the link carries now, for ranges of each class.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// The number of ranges that may be in flight without a reader waiting for them.
+    pub ranges: usize,
+    /// The maximum number of blocks in a range of a launch profile, including unwanted ones in
+    /// between.
+    pub together: u64,
+    /// The maximum number of blocks in a range that a reader waits for.
+    pub wanted: u64,
+    /// The maximum number of ranges of the rest of an image, and of blocks in one of them.
+    pub filling: (usize, u64),
+}
+
+impl Limits {
+    /// The number of simultaneous requests from which on none of this class is made: the lower
+    /// classes leave room for readers that wait.
+    fn runs(&self, class: Class) -> usize {
+        match class {
+            Class::Demand => 16,
+            Class::ReadAhead => self.ranges.min(14),
+            Class::Profile => self.ranges.min(12),
+            _ if self.filling.1 == 0 => 0,
+            _ => self.filling.0,
+        }
+    }
+}
+
 /// All questions, in order of arrival, and the blocks in flight.
 #[derive(Debug)]
 pub struct Waiting {
@@ -108,8 +136,10 @@ pub struct Waiting {
     heard: Instant,
     /// Bytes that have arrived since `heard`.
     bytes: u64,
-    /// The server asked not to be contacted before this time.
-    pub hold: Instant,
+    /// The server asked not to be contacted before these times: at all, and for what nobody waits
+    /// for.
+    hold: Instant,
+    hold_ahead: Instant,
 }
 
 impl Waiting {
@@ -123,6 +153,7 @@ impl Waiting {
             heard: now,
             bytes: 0,
             hold: now,
+            hold_ahead: now,
         }
     }
 
@@ -159,10 +190,9 @@ impl Waiting {
         self.in_flight.contains(&block)
     }
 
-    /// Whether blocks of a launch profile are being fetched. A profile is a better prediction than
-    /// earlier reads.
-    pub fn has_profile(&self) -> bool {
-        self.asked.iter().any(|asked| asked.class == Class::Profile)
+    /// Whether there is a question of this class.
+    pub fn has(&self, class: Class) -> bool {
+        self.asked.iter().any(|asked| asked.class == class)
     }
 
     /// Whether a block is being fetched or will be.
@@ -174,17 +204,17 @@ impl Waiting {
                 .any(|asked| asked.missing.contains(&block))
     }
 
-    /// The blocks to request next, which are in flight from now on. `ranges` is the number of
-    /// ranges that may be in flight without a reader waiting for them. `together` is the maximum
-    /// number of blocks in a range of a launch profile, including unwanted ones in between. `most`
-    /// is the maximum for a range that a reader waits for.
-    pub fn next_run(&mut self, ranges: usize, together: u64, most: u64) -> Option<Range<u64>> {
+    /// The blocks to request next, which are in flight from now on, and the class of the question
+    /// that is the reason.
+    pub fn next_run(&mut self, limits: &Limits) -> Option<(Range<u64>, Class)> {
         let now = Instant::now();
         if now < self.hold {
             return None;
         }
+        let is_held = |class| class != Class::Demand && now < self.hold_ahead;
         let ready = self.asked.iter().filter(|asked| asked.not_before <= now);
-        let ready = ready.filter(|asked| self.runs < most_runs(asked.class, ranges));
+        let ready = ready.filter(|asked| !is_held(asked.class));
+        let ready = ready.filter(|asked| self.runs < limits.runs(asked.class));
         let candidates = ready.filter_map(|asked| Some((asked, asked.first(&self.in_flight)?)));
         let (asked, start) = candidates.min_by_key(|(asked, _)| asked.class)?;
         // Adjacent blocks that another question wants are included, unless they may only use idle
@@ -193,26 +223,26 @@ impl Waiting {
         let all = self.asked.iter().filter(|other| other.class <= with);
         let is_asked = |block: &u64| all.clone().any(|other| other.missing.contains(block));
         let wanted = |block: &u64| is_asked(block) && !self.in_flight.contains(block);
-        let most = if asked.class == Class::Demand {
-            most
-        } else {
-            RUN
+        let most = match asked.class {
+            Class::Demand => limits.wanted,
+            Class::Fill => limits.filling.1,
+            _ => RUN,
         };
         let mut end = (start..start + most).take_while(wanted).last()? + 1;
         if asked.class == Class::Profile {
-            let near = start + together.min(RUN);
+            let near = start + limits.together.min(RUN);
             let free = |block: &u64| !self.in_flight.contains(block);
             let others = (end..near).take_while(free).filter(is_asked);
             end = others.last().map_or(end, |last| last + 1);
         }
-        let run = start..end;
+        let (run, class) = (start..end, asked.class);
         self.fly(&run);
-        Some(run)
+        Some((run, class))
     }
 
     /// Whether a range that no question wants may be requested.
     pub fn has_room_ahead(&self) -> bool {
-        self.runs < MOST_AHEAD && Instant::now() >= self.hold
+        self.runs < MOST_AHEAD && Instant::now() >= self.hold.max(self.hold_ahead)
     }
 
     /// Notes that a range is in flight from now on.
@@ -243,7 +273,12 @@ impl Waiting {
             return Vec::new();
         };
         if let Some(pause) = failure.retry_after {
-            self.hold = Instant::now() + pause;
+            let is_awaited = |asked: &Asked| asked.class == Class::Demand && asked.overlaps(&run);
+            let hold = match self.asked.iter().any(is_awaited) {
+                true => &mut self.hold,
+                false => &mut self.hold_ahead,
+            };
+            *hold = Instant::now() + pause;
         }
         let concerned = self.asked.iter_mut().filter(|asked| asked.overlaps(&run));
         concerned.for_each(|asked| asked.fail(failure));
@@ -307,17 +342,6 @@ pub fn in_words(mark: Option<u64>) -> String {
     mark.map_or_else(String::new, |block| block.to_string())
 }
 
-/// The number of simultaneous requests to the server at which a request of this class has to wait:
-/// lower classes leave room for readers that wait.
-fn most_runs(class: Class, ranges: usize) -> usize {
-    match class {
-        Class::Demand => 16,
-        Class::ReadAhead => ranges.min(14),
-        Class::Profile => ranges.min(12),
-        _ => ranges.min(4),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -327,17 +351,27 @@ mod tests {
         Asked::new((None, 0), class, blocks.iter().copied().collect(), order)
     }
 
+    fn next(waiting: &mut Waiting, together: u64) -> Option<Range<u64>> {
+        let limits = Limits {
+            ranges: 16,
+            together,
+            wanted: RUN,
+            filling: (4, RUN),
+        };
+        Some(waiting.next_run(&limits)?.0)
+    }
+
     #[test]
     fn blocks_are_asked_for_in_the_order_of_the_question_and_demands_first() {
         let mut waiting = Waiting::new();
         waiting.push(asked(Class::Profile, &[30, 10, 20]));
-        assert_eq!(waiting.next_run(16, 1, RUN), Some(30..31));
+        assert_eq!(next(&mut waiting, 1), Some(30..31));
         waiting.push(asked(Class::Demand, &[5, 6, 7, 30]));
-        assert_eq!(waiting.next_run(16, 1, RUN), Some(5..8));
-        assert_eq!(waiting.next_run(16, 1, RUN), Some(10..11));
+        assert_eq!(next(&mut waiting, 1), Some(5..8));
+        assert_eq!(next(&mut waiting, 1), Some(10..11));
         assert_eq!(waiting.arrived(30).len(), 0);
-        assert_eq!(waiting.next_run(16, 1, RUN), Some(20..21));
-        assert_eq!(waiting.next_run(16, 1, RUN), None);
+        assert_eq!(next(&mut waiting, 1), Some(20..21));
+        assert_eq!(next(&mut waiting, 1), None);
         for block in [5, 6] {
             assert_eq!(waiting.arrived(block).len(), 0);
         }
@@ -373,43 +407,58 @@ mod tests {
         waiting.push(asked(Class::Fill, &[38, 39, 42]));
         waiting.push(asked(Class::Profile, &[40, 41]));
         waiting.push(asked(Class::Demand, &[39]));
-        assert_eq!(waiting.next_run(16, 1, RUN), Some(39..42));
+        assert_eq!(next(&mut waiting, 1), Some(39..42));
     }
 
     #[test]
     fn of_a_profile_what_lies_near_comes_in_one_range() {
         let mut waiting = Waiting::new();
         waiting.push(asked(Class::Profile, &[10, 13, 17, 30]));
-        assert_eq!(waiting.next_run(16, 8, RUN), Some(10..18));
-        assert_eq!(waiting.next_run(16, 8, RUN), Some(30..31));
+        assert_eq!(next(&mut waiting, 8), Some(10..18));
+        assert_eq!(next(&mut waiting, 8), Some(30..31));
         // Questions for the unwanted blocks in between are completed as well.
         for block in 10..18 {
             assert!(waiting.arrived(block).is_empty());
         }
         assert_eq!(waiting.arrived(30).len(), 1);
         waiting.push(asked(Class::Demand, &[50, 52]));
-        assert_eq!(waiting.next_run(16, 8, RUN), Some(50..51), "a reader waits");
+        assert_eq!(next(&mut waiting, 8), Some(50..51), "a reader waits");
         waiting.push(asked(Class::Profile, &[49, 53]));
-        assert_eq!(waiting.next_run(16, 8, RUN), Some(52..54));
-        assert_eq!(
-            waiting.next_run(16, 8, RUN),
-            Some(49..50),
-            "in flight between"
-        );
+        assert_eq!(next(&mut waiting, 8), Some(52..54));
+        assert_eq!(next(&mut waiting, 8), Some(49..50), "in flight between");
     }
 
     #[test]
     fn what_fails_is_asked_for_later_and_what_changed_never_again() {
         let mut waiting = Waiting::new();
         waiting.push(asked(Class::Demand, &[1]));
-        assert_eq!(waiting.next_run(16, 1, RUN), Some(1..2));
+        assert_eq!(next(&mut waiting, 1), Some(1..2));
         assert!(waiting.ended(1..2, Some(&Failure::new("once"))).is_empty());
-        assert_eq!(waiting.next_run(16, 1, RUN), None);
+        assert_eq!(next(&mut waiting, 1), None);
         assert_eq!(waiting.expired(Duration::ZERO).len(), 1);
         waiting.push(asked(Class::Demand, &[1]));
-        assert_eq!(waiting.next_run(16, 1, RUN), Some(1..2));
+        assert_eq!(next(&mut waiting, 1), Some(1..2));
         assert_eq!(waiting.ended(1..2, Some(&Failure::changed("tag"))).len(), 1);
         assert_eq!(waiting.len(), 0);
+    }
+
+    #[test]
+    fn a_pause_for_what_nobody_waits_for_holds_no_reader() {
+        let refused = Failure {
+            retry_after: Some(Duration::from_secs(60)),
+            ..Failure::new("status 429")
+        };
+        let mut waiting = Waiting::new();
+        waiting.push(asked(Class::Fill, &[1, 9]));
+        assert_eq!(next(&mut waiting, 1), Some(1..2));
+        assert!(waiting.ended(1..2, Some(&refused)).is_empty());
+        assert_eq!(next(&mut waiting, 1), None);
+        assert!(!waiting.has_room_ahead());
+        waiting.push(asked(Class::Demand, &[5]));
+        assert_eq!(next(&mut waiting, 1), Some(5..6));
+        assert!(waiting.ended(5..6, Some(&refused)).is_empty());
+        waiting.push(asked(Class::Demand, &[7]));
+        assert_eq!(next(&mut waiting, 1), None, "a reader was refused");
     }
 
     #[test]
@@ -417,8 +466,7 @@ mod tests {
         let mut waiting = Waiting::new();
         let every_other: Vec<u64> = (0..40).map(|block| 2 * block).collect();
         waiting.push(asked(Class::Fill, &every_other));
-        let runs =
-            |waiting: &mut Waiting| std::iter::from_fn(|| waiting.next_run(16, 1, RUN)).count();
+        let runs = |waiting: &mut Waiting| std::iter::from_fn(|| next(waiting, 1)).count();
         assert_eq!(runs(&mut waiting), 4);
         waiting.push(asked(Class::Demand, &every_other));
         assert_eq!(runs(&mut waiting), 12);

@@ -33,7 +33,7 @@ impl Fetch {
         let mut mark = None;
         let doubles = self.link.is_quick() && self.waiting.borrow().runs() == 0;
         if let Some(range) = question.ranges.first()
-            && !self.has_profile()
+            && !self.has(Class::Profile)
             && let Some(ahead) = self.streams.borrow_mut().pass(range.start / BLOCK, doubles)
         {
             let marked = self.marked(ahead);
@@ -42,12 +42,6 @@ impl Fetch {
             self.asked.notify_one();
         }
         client.reply(Reply::new(question.id, 0, in_words(mark)));
-    }
-
-    /// Whether blocks of a launch profile are being fetched. A profile is a better prediction than
-    /// earlier reads.
-    pub fn has_profile(&self) -> bool {
-        self.waiting.borrow().has_profile()
     }
 
     /// Notes that the bytes of a range belong together.
