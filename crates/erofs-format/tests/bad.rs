@@ -1,4 +1,4 @@
-//! Every malformed image is rejected, or everything reachable in it yields a result or an error,
+//! A malformed image is either rejected, or everything reachable in it yields a result or an error,
 //! never a panic or an endless walk. Only metadata is tested here; faults that only a decoder
 //! notices are left to the engine.
 
@@ -20,7 +20,7 @@ fn open_bad(case: &Value) -> (String, Result<Opened, erofs_format::Error>) {
     (name, image)
 }
 
-/// Images whose fault only a decoder finds, not the map.
+/// Images whose fault is found by a decoder but not by mapping.
 const LEFT_TO_THE_DECODER: [&str; 5] = [
     "lz4-garbage.erofs",
     "lzma-garbage.erofs",
@@ -167,7 +167,7 @@ fn images_with_random_bytes_changed_never_panic() {
             .collect();
         for _ in 0..400 {
             let mut bad = good.clone();
-            // Without its checksum the superblock may be changed too.
+            // With the checksum feature cleared, bytes of the superblock may be changed too.
             bad[1032] &= !1;
             let superblock = next(&mut state).is_multiple_of(8);
             for _ in 0..1 + next(&mut state) % 40 {

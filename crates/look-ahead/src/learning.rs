@@ -165,7 +165,7 @@ file 1 lib/many/x
 read 4 0
 ";
         let text = profile(&recording, &place).to_text();
-        // Directories on the way may be looked up as well.
+        // Directories on the path to a file may be looked up as well.
         let text = text.replace("name 0 lib\n", "");
         assert_eq!(text, expected);
     }

@@ -60,7 +60,7 @@ pub struct Reader {
     places: Arc<AtomicU64>,
 }
 
-/// Informs the server that a thread belongs to the companion, and what it is about to read.
+/// Tells the server which threads belong to the companion, and what they are about to read.
 pub(crate) struct Registrar {
     shared: Arc<Shared>,
     places: Arc<AtomicU64>,
@@ -95,7 +95,7 @@ impl Registrar {
 }
 
 impl AsFd for Reader {
-    /// Readable when the companion has been woken.
+    /// The descriptor becomes readable when the server wakes the companion.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
     }
@@ -104,8 +104,7 @@ impl AsFd for Reader {
 impl Reader {
     /// Maps the file from [`Events::create`](crate::Events::create). `wake` is an eventfd.
     ///
-    /// # Errors
-    /// The kernel refuses to map the file, or it is another file.
+    /// # Errors The kernel refuses to map the file, or the file was not created by that function.
     pub fn map(file: BorrowedFd<'_>, wake: OwnedFd) -> io::Result<Self> {
         Ok(Self {
             shared: Arc::new(Shared::map(file)?),
@@ -300,7 +299,8 @@ impl Reader {
         self.shared.set(SLEEPS, level);
         fence(Ordering::SeqCst);
         let is_empty = self.shared.get(HEAD) == self.shared.get(TAIL);
-        // An incomplete record does not wake anyone twice.
+        // Do not sleep while a record is incomplete: its completion would not wake the companion
+        // again.
         is_empty && self.incomplete.is_none()
     }
 

@@ -6,7 +6,7 @@ use launch_profile::{PAGE, PAGES_PER_WINDOW, limits};
 
 /// A file with fewer windows (less than 2 MiB) does not show how it was read.
 const MANY_WINDOWS: usize = 16;
-/// Requests for neighbouring windows may overtake each other by this many.
+/// Requests for neighbouring windows may overtake each other by up to this many windows.
 const OVERTAKEN: u32 = 3;
 
 /// Pages of one window of a file.
