@@ -57,11 +57,11 @@ figures::figures! {
         pub minor: u32,
         /// Largest request in bytes.
         pub max_request: usize,
-        /// Requests will come over io_uring once its queues are registered.
+        /// Whether requests will come over io_uring once its queues are registered.
         pub io_uring: bool,
-        /// The kernel enforces POSIX ACLs.
+        /// Whether the kernel enforces POSIX ACLs.
         pub acl: bool,
-        /// The kernel can resend unanswered requests.
+        /// Whether the kernel can resend unanswered requests.
         pub resend: bool,
     }
 }

@@ -22,7 +22,7 @@ use crate::request::missing::Missing;
 /// Bytes verified per step of [`StoredDevice::scan`].
 const SCAN: u64 = 1 << 20;
 
-/// Bytes covering a tree's superblock and its first block.
+/// Number of bytes that cover a tree's superblock and first block.
 const TOP: u64 = 2 * MAX_BLOCK_SIZE as u64;
 
 /// A device, and its hash tree if there is one. All stored bytes of an image are read through this

@@ -23,7 +23,8 @@ use crate::{EachItem, Error, FileFault};
 /// Maximum depth of directories that are followed: that of the longest path.
 const DEPTH: usize = 2048;
 
-/// Maximum number of directories searched to find one that its own path does not lead to.
+/// Maximum number of directories searched to find one that cannot be reached by its path in its own
+/// image.
 const MOST_SEARCHED: usize = 1 << 14;
 
 /// Number of entries read at a time from one image's directory.
@@ -37,11 +38,11 @@ enum Child {
     Directory(Arc<MergedDirectory>),
 }
 
-/// The marks on one image's directory that apply to the directories below it.
+/// The marks on one image's directory that apply to the directories in the images below.
 #[derive(Default)]
 pub(super) struct Marks {
     hides: bool,
-    /// The path of those directories, and whether it starts at the root.
+    /// The path of those directories, and whether the path starts at the root.
     redirect: Option<(Vec<Vec<u8>>, bool)>,
 }
 
@@ -496,7 +497,7 @@ impl Engine {
         let position = dir::seek(&content, block_size, overlay::TAR_PREFIX);
         let position = position.map_err(|error| self.error(inode.nid, error))?;
         let Some(position) = position else {
-            // The entries are not sorted, so each whiteout is searched for.
+            // The entries are not sorted: lookups must search for the whiteout of each name.
             return Ok(true);
         };
         let mut has_marks = false;

@@ -72,8 +72,9 @@ impl Engine {
         number.ok_or_else(|| self.error(directory.nid, FileFault::Kind { what, errno }))
     }
 
-    /// Calls `each` for the entries of a directory from `position` (0: the beginning) on, in the
-    /// order of the image, until it breaks. Requests made by `each` have their own budgets.
+    /// Calls `each` for the entries of a directory in the order of the image, starting at
+    /// `position` (0 is the beginning), until `each` breaks. Requests made by `each` have their own
+    /// budgets.
     ///
     /// # Errors
     /// At the end of a listing that left out broken entries, the error of the first of them.

@@ -26,8 +26,8 @@ const STALE: Duration = Duration::from_millis(100);
 /// How long a client runs after a reply before it sends another request or sleeps: a `stat` takes
 /// 20 us of CPU time, a program that starts takes more.
 const AFTER_REPLY: Duration = Duration::from_micros(100);
-/// This multiple of the time that the reply took is added to that: a program that reads a lot also
-/// has a lot to process.
+/// This multiple of the time that the reply took is added to [`AFTER_REPLY`]: a program that reads
+/// a lot also has a lot to process.
 const PER_WORK: f64 = 8.0;
 
 /// One observation of the load.

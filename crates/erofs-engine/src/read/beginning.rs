@@ -14,8 +14,8 @@ use crate::read::claim::Decoded;
 use crate::read::decode_context::DecodeContext;
 use crate::read::segment::Segment;
 
-/// Decoded after the wanted bytes: a record may begin anywhere in a page and extend into the next
-/// page, which is then requested next.
+/// Number of bytes decoded after the wanted ones: a record may begin anywhere in a page and extend
+/// into the next page, which is requested next.
 const NEXT_PAGE: usize = 4096;
 
 /// Maximum number of zeros before an LZ4 stream: less than a block.

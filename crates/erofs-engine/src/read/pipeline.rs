@@ -152,8 +152,9 @@ impl FileReader<'_> {
     }
 
     /// Decodes a segment: directly into the reader's buffer if the segment takes all decoded bytes,
-    /// else into a buffer. A pcluster that fits into the cache is decoded entirely and cached (see
-    /// [`decoded_length`](Self::decoded_length)), a larger one up to the last wanted byte.
+    /// else into a separate buffer. A pcluster that fits into the cache is decoded entirely and
+    /// cached (see [`decoded_length`](Self::decoded_length)), a larger one up to the last wanted
+    /// byte.
     fn decode_segment(
         &self,
         context: &mut DecodeContext,

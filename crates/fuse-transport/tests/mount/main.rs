@@ -1,7 +1,7 @@
 //! Tests the transport under a real mount. Needs root and `/dev/fuse`; prints a line when it skips.
 //!
-//! The daemon is a separate process, so that it can be killed: this test program again, with the
-//! mount point in its environment.
+//! The daemon is a separate process, so that it can be killed. It executes this test program with
+//! the mount point in its environment.
 
 mod memory;
 #[allow(dead_code, reason = "other tests use the rest")]
