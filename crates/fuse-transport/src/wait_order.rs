@@ -51,8 +51,8 @@ impl Waiter {
         )
     }
 
-    /// Moves this waiter after all others. A request that arrives in between is found by the
-    /// registration, which checks the device.
+    /// Moves this waiter after all others. A request that arrives in between is not missed, because
+    /// registering a waiter checks the device.
     fn move_to_end(&self) -> Result<(), Errno> {
         epoll::delete(&self.epoll, &self.device)?;
         self.register()

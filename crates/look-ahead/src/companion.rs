@@ -69,9 +69,9 @@ pub struct Companion {
     read_ahead: Arc<KernelReadAhead>,
     /// Programs that are replayed.
     replayed: HashSet<Vec<u8>>,
-    /// The profiles that came with the image, followed by those whose files have not yet been
-    /// compared with the image, with their replays.
+    /// The profiles that came with the image.
     travelling: Travelling,
+    /// Profiles of these whose replays have not yet shown whether the files match, with the replays.
     unproved: Vec<(Known, Arc<Replay>)>,
     /// How many profiles had been announced when one was last requested, and the number of
     /// requests.

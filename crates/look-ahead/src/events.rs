@@ -35,7 +35,7 @@ pub struct Events {
     wake: EventFd,
 }
 
-/// The numbers of one record.
+/// What one record contains.
 #[derive(Clone, Copy, Default)]
 struct Record<'n> {
     kind: u8,

@@ -84,7 +84,8 @@ impl Registrar {
             .set(THREADS + self.place, u64::from(number.unsigned_abs()));
     }
 
-    /// Announces the read of a part of a file: for a file at a URL, parts are fetched together.
+    /// Announces the read of a part of a file, so that the parts of a file at a URL are fetched
+    /// together.
     pub(crate) fn will_read(&self, ino: u64, offset: u64, length: u64) {
         let place = self.shared.word(PARTS).fetch_add(1, Ordering::AcqRel) % MOST_PARTS;
         let at = PARTS_AT + place as usize * PART;
@@ -299,8 +300,8 @@ impl Reader {
         self.shared.set(SLEEPS, level);
         fence(Ordering::SeqCst);
         let is_empty = self.shared.get(HEAD) == self.shared.get(TAIL);
-        // Do not sleep while a record is incomplete: its completion would not wake the companion
-        // again.
+        // Do not sleep while a record is incomplete: its completion may not wake the companion, and
+        // the records after it have already done so.
         is_empty && self.incomplete.is_none()
     }
 

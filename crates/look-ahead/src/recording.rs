@@ -122,7 +122,7 @@ impl Recording {
     }
 }
 
-/// Whether windows cover at least three quarters of a file; the others were replayed.
+/// Whether windows cover at least three quarters of a file; the rest may have been replayed.
 fn are_most(windows: &[&RawWindow], length: u64) -> bool {
     let pages = |window: &&RawWindow| u64::from(window.pages.count_ones());
     4 * windows.iter().map(pages).sum::<u64>() >= 3 * length.div_ceil(PAGE)

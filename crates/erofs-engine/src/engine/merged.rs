@@ -447,7 +447,8 @@ impl Engine {
                     .is_some())
     }
 
-    /// One image's directory as a part of the tree, and its marks for the directories below.
+    /// One image's directory as a part of the tree, and its marks for the directories in the images
+    /// below.
     pub(super) fn part(
         &self,
         request: &Request<'_>,
