@@ -471,8 +471,8 @@ impl Engine {
         self.contention.on_change(changed);
     }
 
-    /// Ends the requests that are being served, and all later ones, with EINTR: the mount is
-    /// shutting down.
+    /// Ends the requests that are being served, and all later ones, with EINTR, because the mount
+    /// is shutting down.
     pub fn close(&self) {
         self.requests.control.close();
     }

@@ -47,9 +47,9 @@ impl Image {
     /// Reads and checks the superblock, its checksum, the compression configurations, the device
     /// table, and those special inodes (root, packed, metabox) that are not in the metabox.
     ///
-    /// The devices of `source` are the primary one first, then the extra ones in the order of the
-    /// device table. If only the primary device is given, an image of several devices is accepted
-    /// provided that this device contains all of them at their unified addresses.
+    /// `source` has the primary device first, then the extra ones in the order of the device table.
+    /// If only the primary device is given, an image of several devices is accepted provided that
+    /// this device contains all of them at their unified addresses.
     pub fn open(source: &dyn Source) -> Result<Image> {
         Image::open_checked(source, true)
     }

@@ -83,7 +83,7 @@ impl Counters {
         }
     }
 
-    /// Adds a request. An ioctl that queries these counters is left out, so that reading them
+    /// Adds a request. An ioctl that queries these counters is not counted, so that reading them
     /// changes nothing.
     pub(crate) fn add(&self, record: &Record) {
         if record.opcode == Some(Opcode::Ioctl) {

@@ -17,7 +17,8 @@ pub struct Config {
     /// other than the owner accesses. Implies `default_permissions`.
     pub acl: bool,
     /// Whether clones of the mount may have mapped owners (Linux 6.12). Needs
-    /// `default_permissions`; the kernel then leaves users and groups out of all requests.
+    /// `default_permissions`. The kernel leaves users and groups out of all requests of such a
+    /// mount.
     pub idmap: bool,
 }
 

@@ -71,7 +71,7 @@ pub struct Companion {
     replayed: HashSet<Vec<u8>>,
     /// The profiles that came with the image.
     travelling: Travelling,
-    /// Profiles of these whose replays have not yet shown whether the files match, with the replays.
+    /// Those of them that may still turn out not to match the mount's files, with their replays.
     unproved: Vec<(Known, Arc<Replay>)>,
     /// How many profiles had been announced when one was last requested, and the number of
     /// requests.

@@ -76,8 +76,8 @@ impl Places<'_> {
         listed.into_keys().collect()
     }
 
-    /// Adds the lookups of names, except for those of files that are read, which are found when
-    /// they are opened, and of entries in listed directories.
+    /// Adds the lookups of names. Files that are read need none, since opening a file looks it up,
+    /// and neither do entries of listed directories.
     fn look_up(&self, builder: &mut Builder, listed: &HashSet<u64>) {
         for looked_up in &self.recording.names {
             let is_known = looked_up.found.is_some_and(|found| {

@@ -1,4 +1,4 @@
-//! Replays a launch profile as a client of the mount: the kernel then has names and pages before
+//! Replays a launch profile as a client of the mount, so that the kernel has names and pages before
 //! the launch requests them.
 //!
 //! The steps of a replay are done in order, by the threads of [`Turns`](crate::turns::Turns). If a
@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use crate::client::{self, Room};
 use crate::reader::Registrar;
 
-/// One window in this many is a probe, except for the first ones.
+/// Number of windows from one probe to the next, and from the beginning to the first probe.
 const PROBE_EVERY: usize = 32;
 
 /// A reader up to this many steps ahead has overtaken the replay; one farther away is unrelated.

@@ -242,9 +242,9 @@ impl StoredDevice {
         }
     }
 
-    /// Reads whole blocks into `buf` and verifies them there: the verified bytes are the ones
-    /// decoded, even if the file changes meanwhile. The reader may want only a part of the first
-    /// and last block.
+    /// Reads whole blocks into `buf` and verifies them there, so that the bytes that are decoded
+    /// are the verified ones even if the file changes meanwhile. The reader may want only a part of
+    /// the first and last block.
     fn verify(
         &self,
         Verified { tree, hashes }: &Verified,

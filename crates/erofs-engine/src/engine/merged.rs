@@ -1,4 +1,5 @@
-//! Directories in a tree of several images: looks up names in one image after the other.
+//! Looks up and lists names in the directories of a tree of several images, one image after the
+//! other.
 //!
 //! The rules are in `layers/`. A directory is found by its number, which is that of its topmost
 //! part. If a directory is no longer cached, or was announced to the kernel by an earlier server,
@@ -275,8 +276,9 @@ impl Engine {
         })
     }
 
-    /// The entry of a directory under a name: from the first image that has the name or, for a
-    /// directory, from all images until one hides those below.
+    /// The entry of a directory under a name. A file is taken from the first image that has the
+    /// name; a directory is put together from all images that have it, until one hides the entries
+    /// below.
     fn child(
         &self,
         request: &Request<'_>,
@@ -399,7 +401,8 @@ impl Engine {
         Ok(found)
     }
 
-    /// The entry of one image's directory under a name, and whether the entry hides those below.
+    /// The entry of one image's directory under a name, and whether the entry hides those in the
+    /// images below.
     pub(super) fn part_entry(
         &self,
         request: &Request<'_>,

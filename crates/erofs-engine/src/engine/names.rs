@@ -105,8 +105,8 @@ impl Engine {
         }
     }
 
-    /// Like [`Engine::read_dir`], but `each` receives broken entries too, which then cause no error
-    /// at the end.
+    /// Like [`Engine::read_dir`], but broken entries are passed to `each` instead of causing an
+    /// error at the end.
     pub fn read_dir_strict(
         &self,
         directory: &Inode,

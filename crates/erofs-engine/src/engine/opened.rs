@@ -255,7 +255,7 @@ fn base(options: &EngineOptions) -> u64 {
     }
 }
 
-/// Opens the extra devices that the options name, or else those of the image's manifest.
+/// Opens the extra devices that the options name, or else those that the image's manifest lists.
 fn with_extra_devices(
     primary: Arc<Device>,
     options: &EngineOptions,

@@ -24,14 +24,14 @@ const ATTRIBUTES: [&[u8]; 2] = [b"trusted.overlay.", b"user.overlay."];
 /// of this one.
 const ESCAPED: &[u8] = b"overlay.";
 
-/// Marks a directory that hides those below.
+/// Marks a directory that hides the directories of its name in the layers below.
 pub(crate) const OPAQUE: &[u8] = b"opaque";
 
 /// Marks an empty file as a whiteout.
 pub(crate) const WHITEOUT: &[u8] = b"whiteout";
 
-/// The path of a directory in the layers below, if it is another one there. As in overlayfs, only
-/// root's attribute is followed.
+/// The path of a directory in the layers below, if it has a different path there. As in overlayfs,
+/// only root's attribute is followed.
 pub(crate) const REDIRECT: &[u8] = b"trusted.overlay.redirect";
 
 /// Marks a file whose content is in a layer below.

@@ -74,8 +74,8 @@ impl FileReader<'_> {
     }
 
     /// Decodes the beginning of an LZ4 pcluster into `out`, from as many stored bytes as `stored`
-    /// has room for. Returns false on failure: a read of all stored bytes will then report the
-    /// error.
+    /// has room for. Returns false on failure: the read of all stored bytes that follows will
+    /// report the error.
     fn decode_beginning(
         &self,
         decoder: &mut Decoder,

@@ -50,7 +50,7 @@ impl FileReader<'_> {
     }
 
     /// Fills the first segment of `run`; the others only extend the fetch. Returns false if another
-    /// thread is decoding the segment's pcluster and this one may not wait.
+    /// thread is decoding the segment's pcluster and the calling thread may not wait.
     fn claim(
         &self,
         context: &mut LentContext<'_>,

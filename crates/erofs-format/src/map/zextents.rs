@@ -1,11 +1,11 @@
 //! Encoded extents: one record per extent instead of an index of lclusters.
 //!
 //! Records have 4, 8, 16 or 32 bytes and contain as many of these fields as fit: stored length and
-//! format, physical address (low, high), logical start (low, high). The small ones omit the logical
-//! start: all extents but the last have the same length, which is the lcluster size. The smallest
-//! omit the address as well: extents are consecutive on the device, starting at an 8-byte address
-//! that is stored in front of the records. See `z_erofs_extent` in fs/erofs/erofs_fs.h and
-//! `z_erofs_map_blocks_ext` in fs/erofs/zmap.c.
+//! format, physical address (low, high), logical start (low, high). Records of 4 and 8 bytes omit
+//! the logical start: all extents but the last have the same length, which is the lcluster size.
+//! Records of 4 bytes omit the address as well: extents are consecutive on the device, starting at
+//! an 8-byte address that is stored in front of the records. See `z_erofs_extent` in
+//! fs/erofs/erofs_fs.h and `z_erofs_map_blocks_ext` in fs/erofs/zmap.c.
 
 use crate::meta::{Meta, Window};
 use crate::zmap::Extents;
@@ -47,7 +47,8 @@ impl Extents {
         }
     }
 
-    /// Extent `number` of those with constant length; its address is not known yet.
+    /// Extent `number` of an inode whose extents all have the same length; its address is not known
+    /// yet.
     fn numbered(&self, inode: &Inode, number: u64, stored: u32) -> Record {
         let logical = number << self.lcluster_bits;
         // Cannot overflow: the result is below 2^63 + 2^31.

@@ -1,7 +1,7 @@
 //! The FUSE wire format: numbers and structures, no I/O.
 //!
-//! They are those of the kernel's `include/uapi/linux/fuse.h`, protocol 7.31 to 7.45. All integers
-//! are in the machine's byte order, and all structures are multiples of eight bytes.
+//! Both are taken from the kernel's `include/uapi/linux/fuse.h`, protocol 7.31 to 7.45. All
+//! integers are in the machine's byte order, and all structures are multiples of eight bytes.
 
 mod init;
 mod opcode;
