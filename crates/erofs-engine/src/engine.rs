@@ -66,8 +66,8 @@ const MOST_EXTENTS: usize = 1 << 16;
 
 /// An opened image, or several that make up one tree.
 ///
-/// A method that takes a [`Request`] is part of that request; one that takes none creates a request
-/// that waits for networks.
+/// A call with a [`Request`] as an argument is part of that request; a method that takes none
+/// creates a request that waits for networks.
 #[derive(Debug)]
 pub struct Engine {
     /// Watches the load unless the caller does so.

@@ -59,7 +59,7 @@ pub struct Superblock {
 }
 
 /// Smallest and largest block size that the format can sensibly express: the kernel's lower bound,
-/// and 64 KiB (its upper bound is the page size of the machine, which is irrelevant here).
+/// and 64 KiB (the kernel's upper bound is the page size of the machine, which is irrelevant here).
 const BLOCK_BITS: std::ops::RangeInclusive<u8> = 9..=16;
 
 /// The kernel reads the superblock from one 4 KiB page: anything that does not fit there is not a

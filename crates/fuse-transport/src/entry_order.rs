@@ -10,9 +10,9 @@
 //! returns its own, and the worker returns its entry afterwards. An entry leaves the queue only
 //! with a request, so a thread pinned to the worker's CPU (`turn_channel.rs`) creates one that no
 //! program waits for: it asks for zero bytes of a file's cached content (FUSE_NOTIFY_RETRIEVE), and
-//! the kernel queues its answer on the CPU of the caller. The overflow channel pins that thread
-//! before waking it: on the CPU of the overflow channel, which spins until the entry is out, the
-//! thread would not run in time.
+//! the kernel puts the answer into the queue of the CPU on which the thread asks. The overflow
+//! channel pins that thread before waking it: on the CPU of the overflow channel, which spins until
+//! the entry is out, the thread would not run in time.
 //!
 //! The threads wait for each other with a time limit, so whatever one of them does, the others
 //! continue; at worst the order is lost.

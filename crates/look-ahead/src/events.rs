@@ -64,7 +64,7 @@ impl Events {
     }
 
     /// Call this before the mount is served: sets the inode number of its root, the name of the
-    /// file that holds what its launches have taught, and the image.
+    /// file with its learned launches, and the identity of its image.
     pub fn describe(&self, root: u64, file: &str, image: &ImageIdentity) {
         self.shared.set(ROOT, root);
         let set = |length: usize, at: usize, text: &str, most: usize| {
@@ -145,8 +145,8 @@ impl Events {
         }
     }
 
-    /// Notes that a reader waits for the network: this time counts neither for the launch nor for
-    /// the quiet at its end.
+    /// Notes that a reader waits for the network: this time counts neither as part of the launch
+    /// nor as the quiet time that ends it.
     pub fn waits(&self) {
         if self.shared.get(RECORDS) != 0 {
             self.add_numbers(WAITS, [0; 3], false);

@@ -300,8 +300,8 @@ impl Reader {
         self.shared.set(SLEEPS, level);
         fence(Ordering::SeqCst);
         let is_empty = self.shared.get(HEAD) == self.shared.get(TAIL);
-        // Do not sleep while a record is incomplete: its completion may not wake the companion, and
-        // the records after it have already done so.
+        // Do not sleep while a record is incomplete: its completion may wake nobody, and the
+        // wake-ups of later records are already spent.
         is_empty && self.incomplete.is_none()
     }
 

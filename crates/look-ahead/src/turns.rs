@@ -1,6 +1,7 @@
 //! Decides which replay goes first: that of the program that was launched last. A mount may replay
 //! many programs, whose steps are all done by two threads. Steps for programs that nobody has
-//! launched wait while a launch is under way, since they would take its CPUs and its network.
+//! launched wait while a launch is under way, since they would take CPUs and network bandwidth from
+//! it.
 
 use std::collections::VecDeque;
 use std::ops::Range;

@@ -226,7 +226,7 @@ impl<K: Hash + Eq, V> ReadCache<K, V> {
     }
 }
 
-/// Selects a slot for a new entry: one with an old entry of the same key, a free one, or one whose
+/// Selects a slot for a new entry: one with an old entry for the same key, a free one, or one whose
 /// entry is unmarked. Other entries of the set lose their marks.
 fn slot_for<K: Eq, V>(set: &[Slot<K, V>], tag: u32, key: &K) -> usize {
     let same = set.iter().position(|slot| slot.holds(tag, key));

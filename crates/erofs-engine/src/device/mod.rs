@@ -71,7 +71,7 @@ pub(crate) fn read_small_file(path: &Path, limit: u64, open: OpenFile<'_>) -> io
         return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
     }
     let mut bytes = vec![0; file.metadata()?.len().min(limit) as usize];
-    // Successive servers share the file's position, so it is not used.
+    // Successive servers share the file's position, so this read does not use it.
     FileExt::read_exact_at(&file, &mut bytes, 0)?;
     Ok(bytes)
 }

@@ -291,7 +291,8 @@ impl Engine {
             below = rest;
             let found = match self.follow(request, first, &path) {
                 Err(error) if request.lacks() => {
-                    // Bytes missing for the other images are fetched together with these.
+                    // Continue, so that bytes missing from other images are fetched together with
+                    // these.
                     lacking = Err(error);
                     continue;
                 }

@@ -2,10 +2,10 @@
 //!
 //! All code that works for a request receives the [`Request`]. Reads of metadata are charged as
 //! steps, and decoding by the number of bytes, wherever they occur: tables in the metabox may map
-//! the content of a directory, and the metabox is decoded in turn. A thread that decodes for
+//! the content of a directory, and the metabox itself has to be decoded. A thread that decodes for
 //! another thread's request has a separate request, with a budget of the same size (`Share`). A
-//! caller's own work in the middle of a request, such as the callback of a listing that reads each
-//! file, does not count (`outside`).
+//! caller's own work in the middle of a request, such as a callback that reads each file of a
+//! listing, does not count (`outside`).
 //!
 //! Budgets never read a clock. A request passes these stages:
 //! 1. It becomes *long*, and from then on its thread has normal priority.

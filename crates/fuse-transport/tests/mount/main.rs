@@ -490,7 +490,8 @@ fn who_waited_for_a_ring_to_become_whole_is_served() {
         let outcome = outcomes.recv_timeout(LONG).expect("a reader hangs");
         assert_eq!(outcome.unwrap(), b"hello, file\n".len());
     }
-    // The first thread of the ring is enough for readers; the others must arrive before the end.
+    // The first thread of the ring is enough to serve readers; wait until the others have started
+    // too.
     assert!(mount.lines().any(|line| line.ends_with(memory::WHOLE)));
     let counters = mount.end();
     assert_eq!(counters["by_transport"]["dev_fuse"], 0, "{counters}");
