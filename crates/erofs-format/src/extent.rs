@@ -43,7 +43,7 @@ pub enum ExtentKind {
     },
     /// Uncompressed bytes in metadata (the inline tail): on the primary device, or in the metabox.
     Meta {
-        /// The bytes are in the metabox.
+        /// Whether the bytes are in the metabox.
         metabox: bool,
         /// Byte offset on the primary device, or in the decoded metabox.
         physical: u64,
@@ -87,15 +87,15 @@ pub struct Pcluster {
     /// Whether the stream may decode to more than `decoded_length` bytes, so that the decoder has
     /// to stop there. If not, it decodes to exactly that many.
     pub partial: bool,
-    /// Tail packing: the stored bytes are in metadata, not on a block boundary, and `length` is
-    /// exact.
+    /// Whether the tail is packed: the stored bytes are in metadata, not on a block boundary, and
+    /// `length` is exact.
     pub inline: bool,
 }
 
 /// How the bytes of a pcluster are stored.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Coding {
-    /// Compressed.
+    /// Compressed with this algorithm.
     Compressed(Algorithm),
     /// Uncompressed, in order.
     Shifted,

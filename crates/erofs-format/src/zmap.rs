@@ -23,7 +23,7 @@ pub(crate) const FRAGMENT_PCLUSTER: u16 = 1 << 5;
 pub(crate) enum ZMap {
     /// All of it is in the packed inode, starting at this byte.
     Fragment(u64),
-    /// Encoded extents.
+    /// In pclusters described by encoded extents.
     Extents(Extents),
     /// In pclusters found through an index of lclusters.
     Index(Index),
@@ -85,7 +85,8 @@ pub(crate) struct Lcluster {
     pub block: u64,
     /// For heads: whether the stream contains more than this extent uses.
     pub partial: bool,
-    /// For heads: nothing is stored, the pcluster is a hole, and `block` is meaningless.
+    /// For heads: whether the pcluster is a hole, in which case nothing is stored and `block` is
+    /// meaningless.
     pub hole: bool,
     /// For non-heads: distance to the previous head.
     pub back: u64,

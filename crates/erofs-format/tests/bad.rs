@@ -131,7 +131,7 @@ fn what_is_opened_gives_results_or_errors_and_the_rest_stays_intact() {
     assert!(unexpected.is_empty(), "{}", unexpected.join("\n"));
 }
 
-/// Deterministic noise.
+/// The next number of a fixed pseudo-random sequence.
 fn next(state: &mut u64) -> u64 {
     *state = state
         .wrapping_mul(6364136223846793005)

@@ -238,7 +238,7 @@ impl RingChannel {
         }
     }
 
-    /// Sleeps after a temporary error.
+    /// Sleeps after a temporary error; returns false for any other error.
     fn passes(&mut self, error: &io::Error) -> bool {
         let errno = Errno::from_io_error(error);
         errno.is_some_and(|errno| self.back_off.passes(errno))

@@ -67,7 +67,7 @@ pub struct Companion {
     replays: Vec<Arc<Replay>>,
     turns: Arc<Turns>,
     read_ahead: Arc<KernelReadAhead>,
-    /// Programs that are replayed.
+    /// Programs whose replay has begun.
     replayed: HashSet<Vec<u8>>,
     /// The profiles that came with the image.
     travelling: Travelling,

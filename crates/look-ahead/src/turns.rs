@@ -25,7 +25,7 @@ pub(crate) struct Turns {
 /// Guarded by the lock of [`Turns`].
 #[derive(Debug, Default)]
 struct State {
-    /// In the order of their turns.
+    /// The replays, in the order of their turns.
     queue: VecDeque<Turn>,
     /// Threads that have not ended.
     threads: usize,

@@ -23,7 +23,6 @@ const IMAGE: Nid = (MOST_IMAGES as Nid - 1) << SHIFT;
 /// The numbering of inodes in one image, or among several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Numbers {
-    /// Number of images.
     count: u64,
     /// The bits that hold the number of the image; 0 for a single image.
     mask: Nid,

@@ -73,7 +73,7 @@ impl PclusterInFlight {
 /// describe one address in several ways, and each description must produce its own bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
-    /// The number of its image.
+    /// The number of the image that contains the pcluster.
     image: usize,
     pcluster: Pcluster,
 }

@@ -43,19 +43,19 @@ impl Maker {
         self
     }
 
-    /// `i_u` of the inode.
+    /// Sets the inode's `i_u`.
     fn union(&mut self, bits: u32) -> &mut Maker {
         self.put(META + 64 + 16, &bits.to_le_bytes())
     }
 
-    /// The map header.
+    /// Sets the map header.
     fn header(&mut self, first: u32, advise: u16, algorithms: u8, bits: u8) -> &mut Maker {
         self.put(BODY, &first.to_le_bytes());
         self.put(BODY + 4, &advise.to_le_bytes());
         self.put(BODY + 6, &[algorithms, bits])
     }
 
-    /// A full index entry.
+    /// Sets an entry of a full index.
     fn lcluster(&mut self, lcn: usize, advise: u16, clusterofs: u16, bits: u32) -> &mut Maker {
         let at = BODY + 16 + lcn * 8;
         self.put(at, &advise.to_le_bytes());
