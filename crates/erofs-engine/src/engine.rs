@@ -61,7 +61,7 @@ pub use opened::Opened;
 const MOST_LEVELS: usize = 16;
 
 /// Maximum number of extents that [`Engine::seek`] examines: 4 GiB of chunks of 64 KiB. Everything
-/// beyond counts as data, which is always allowed.
+/// beyond them is reported as data, which lseek(2) permits.
 const MOST_EXTENTS: usize = 1 << 16;
 
 /// An opened image, or several that make up one tree.

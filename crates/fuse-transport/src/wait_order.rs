@@ -203,7 +203,7 @@ mod tests {
     fn what_takes_long_pauses_for_longer_within_a_bound() {
         let (device, order) = (EventFd::new().unwrap(), WaitOrder::new());
         (0..2).for_each(|cpu| order.add(&waiter(&device, cpu)).unwrap());
-        // How long following pauses after a thread for which it took this long.
+        // The pause after following that took this long.
         let next = |took: u64| {
             order.next_ns.store(0, Ordering::Relaxed);
             assert!(order.begin_following(1000));

@@ -86,13 +86,13 @@ impl Events {
         self.shared.set(INSIDE, word);
     }
 
-    /// Records all requests from now on, until the companion has seen enough. Used if any file that
-    /// is read begins a launch.
+    /// Records all requests from now on, until the companion has seen enough. Used when reading any
+    /// file begins a launch.
     pub fn record(&self) {
         self.shared.set(RECORDS, 1);
     }
 
-    /// Whether a launch is in progress, whose requests are recorded.
+    /// Whether a launch is in progress, so that requests are recorded.
     pub fn records(&self) -> bool {
         self.shared.get(RECORDS) != 0
     }

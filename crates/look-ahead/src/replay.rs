@@ -120,7 +120,7 @@ impl KernelReadAhead {
 enum Item {
     List(Vec<u8>),
     LookUp(Vec<u8>),
-    /// Find the inode of a file that is left to the launch.
+    /// Find the inode of a file whose content is left to the launch.
     Find(usize),
     /// Read windows of a file together.
     Read(usize, Vec<Part>),

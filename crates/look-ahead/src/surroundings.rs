@@ -13,7 +13,7 @@ pub trait Mount: Send + Sync {
     /// A file for which poll(2) reports `POLLPRI` when the mount may be gone; `None` while the root
     /// is not kept.
     fn changes(&self) -> Option<Arc<File>>;
-    /// The root if it is kept, which it is until it is released, even if the mount is gone.
+    /// The root directory if it is kept, even if the mount is gone.
     fn kept(&self) -> Option<Arc<OwnedFd>>;
     /// Whether the mount is known to be gone; with `look`, checks now.
     fn is_gone(&self, look: bool) -> bool;

@@ -21,7 +21,7 @@ use crate::request::RequestKey;
 use crate::request::budget::Request;
 use crate::{EachItem, Error, FileFault};
 
-/// Maximum depth of directories that are followed: that of the longest path.
+/// Maximum depth of directories that are followed, which is that of the longest path.
 const DEPTH: usize = 2048;
 
 /// Maximum number of directories searched to find one that cannot be reached by its path in its own

@@ -114,7 +114,8 @@ pub(crate) fn stored(name: &[u8]) -> Cow<'_, [u8]> {
     name.into()
 }
 
-/// Whether an inode hides entries of the same name below: a character device 0:0.
+/// Whether an inode is a whiteout (a character device 0:0), which hides entries of the same name in
+/// the layers below.
 pub(crate) fn is_whiteout(inode: &Inode) -> bool {
     inode.file_type() == FileType::CharDevice && inode.rdev == DeviceNumber::default()
 }

@@ -21,7 +21,8 @@ pub(crate) const PERIOD: Duration = Duration::from_millis(4);
 /// Weight of one sample in the moving averages: a load is recognized about 20 ms after it begins
 /// or ends.
 const WEIGHT: f64 = 1.0 / 4.0;
-/// Age of the last sample at which the averages are stale, so that the next sample starts new ones.
+/// If the last sample is older than this, the averages are stale, and the next sample starts new
+/// ones.
 const STALE: Duration = Duration::from_millis(100);
 /// How long a client runs after a reply before it sends another request or sleeps: a `stat` takes
 /// 20 us of CPU time, a program that starts takes more.

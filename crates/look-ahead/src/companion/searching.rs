@@ -67,8 +67,8 @@ impl Companion {
         unknown.filter_map(|ino| self.names.missing(ino)).collect()
     }
 
-    /// The next directory to search: one that was listed by the launch, shortly before the launch,
-    /// or by a replay.
+    /// The next directory to search: one that was listed by the launch or a replay, or by any
+    /// program shortly before the launch.
     fn next_to_search(&self) -> Option<Vec<u8>> {
         let of_launch = self.recording.listed.iter().map(|(ino, _)| *ino);
         let listed = of_launch.chain(self.recent.iter().copied());

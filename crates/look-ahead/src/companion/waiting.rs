@@ -19,8 +19,8 @@ const NAP: Duration = Duration::from_millis(20);
 const KEPT: Duration = Duration::from_millis(50);
 
 impl Companion {
-    /// Whether there is work before anything happens in the mount. `file` holds what was learned
-    /// from launches.
+    /// Whether there is work to do before anything happens in the mount. `file` holds what was
+    /// learned from launches.
     pub fn has_work(reader: &Reader, file: Option<&File>, settings: &Settings) -> bool {
         settings.learns && (travels(reader) || file.is_some_and(is_expected_by))
     }
