@@ -26,8 +26,8 @@ const PROBE_EVERY: usize = 32;
 /// A reader up to this many steps ahead has overtaken the replay; one farther away is unrelated.
 const OVERTAKING: usize = 24;
 
-/// Bytes that are read ahead at a time. No kernel takes less, and over `/dev/fuse` more would
-/// become several requests.
+/// Bounds of the number of bytes that one call reads ahead. Every kernel accepts the lower one, and
+/// over `/dev/fuse` longer calls would become several requests.
 const LEAST: u64 = 128 << 10;
 const MOST: u64 = 256 << 10;
 
