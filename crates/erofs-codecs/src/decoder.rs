@@ -31,7 +31,8 @@ impl Decoder {
     /// Fills all of `output` from `input`.
     ///
     /// `partial` says whether the stream may hold more than `output.len()` bytes; the crate's
-    /// documentation explains this, and padding. Decoding into an empty `output` always succeeds.
+    /// documentation explains both this and padding. Decoding into an empty `output` always
+    /// succeeds.
     ///
     /// # Errors
     /// See [`Reason`]. After an error the content of `output` is unspecified, but the decoder

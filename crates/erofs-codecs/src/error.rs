@@ -36,7 +36,7 @@ pub enum Reason {
     /// The stream ended before the output was full.
     #[error("the stream ends after {produced} decoded bytes")]
     EndsEarly {
-        /// Bytes that it held.
+        /// Number of bytes that the stream decoded to.
         produced: usize,
     },
     /// The output was full before the end of a stream that had to be decoded whole.

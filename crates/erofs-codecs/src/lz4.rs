@@ -1,8 +1,8 @@
 //! LZ4 blocks, using the C library.
 //!
 //! Both functions bound every read by the input and every write by the output, whatever the block
-//! contains. LZ4 carries no checksum: garbage may decode to garbage, with one exception in
-//! [`prefix`].
+//! contains. LZ4 carries no checksum: garbage may decode to other garbage without an error, except
+//! in one case that [`prefix`] detects.
 
 use crate::Reason;
 use std::ops::Range;
@@ -17,8 +17,8 @@ pub(crate) fn whole(input: &[u8], output: &mut [u8]) -> Result<(), Reason> {
 /// One kind of garbage needs care. A match at distance 0 copies the output onto itself, which the
 /// library accepts. In a whole block it yields zeros, but the last match of a partial output would
 /// leave the memory's old contents there, possibly those of another file. The library treats the
-/// last 12 bytes of the output separately, and such a match reaches into them. So such a match
-/// either lies in the [`TAIL`], where the only old bytes are marks, or it leaves the marks at
+/// last 12 bytes of the output separately, and such a match reaches into them. Therefore such a
+/// match is either inside the [`TAIL`], where the only old bytes are marks, or leaves the marks at
 /// [`WATCHED`] intact. The tail allows for copies of up to 32 bytes, which the library makes before
 /// it knows how many bytes it needs.
 pub(crate) fn prefix(input: &[u8], output: &mut [u8]) -> Result<(), Reason> {

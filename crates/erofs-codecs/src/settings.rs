@@ -7,7 +7,8 @@ pub const LZMA_DICTIONARY_MIN: u32 = 4096;
 /// The largest dictionary that an EROFS image may declare for MicroLZMA, in bytes: eight times the
 /// largest pcluster.
 pub const LZMA_DICTIONARY_MAX: u32 = 8 << 20;
-/// The largest Zstandard window that an EROFS image may declare: the largest pcluster, 1 MiB.
+/// Binary logarithm of the largest Zstandard window that an EROFS image may declare: the size of
+/// the largest pcluster, 1 MiB.
 pub const ZSTD_WINDOW_LOG_MAX: u32 = 20;
 
 /// A compression format of EROFS.
@@ -47,8 +48,8 @@ impl fmt::Display for Codec {
 /// Settings of an image's streams. The defaults are the maxima of the format.
 ///
 /// Two fields of the image are deliberately missing: the LZ4 distance and the DEFLATE window limit
-/// the memory of readers that decode piece by piece. These decoders have the whole output in
-/// memory, so the full windows (64 KiB and 32 KiB) cost them nothing.
+/// the memory of readers that decode piece by piece. The decoders of this crate have the whole
+/// output in memory, so the full windows (64 KiB and 32 KiB) cost them nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Bytes in a block of the image: padding is shorter than this.

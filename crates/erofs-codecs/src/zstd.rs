@@ -45,8 +45,8 @@ impl Zstd {
     }
 
     /// Decodes a frame that must fill `output` exactly. It is decoded in place, so its window costs
-    /// nothing, but the window has the same limit as for prefixes: otherwise a file would be
-    /// readable in one way and not in the other.
+    /// nothing, but the window has the same limit as for prefixes: otherwise a file could be read
+    /// whole but not in part.
     pub(crate) fn whole(&mut self, input: &[u8], output: &mut [u8]) -> Result<(), Reason> {
         // The library would treat bytes after the frame as the next frame.
         let end = zstd_safe::find_frame_compressed_size(input).map_err(reason_of)?;
@@ -105,7 +105,7 @@ fn window_of(frame: &[u8]) -> Option<u64> {
     let size = [1, 2, 4, 8][usize::from(descriptor >> 6)];
     let mut bytes = [0; 8];
     bytes[..size].copy_from_slice(field.get(..size)?);
-    // Two-byte sizes start at 256.
+    // A size of two bytes is stored minus 256.
     Some(u64::from_le_bytes(bytes) + if size == 2 { 256 } else { 0 })
 }
 

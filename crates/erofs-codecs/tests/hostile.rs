@@ -1,5 +1,5 @@
-//! Whatever a stream contains, decoding ends in bounded time and inside the output, and the decoder
-//! works afterwards. All inputs are the same in every run.
+//! Whatever a stream contains, decoding ends in bounded time, writes only to the output, and leaves
+//! the decoder usable. All inputs are the same in every run.
 
 use crate::common::{Course, encode, fenced, pad, sample};
 use erofs_codecs::{Codec, Decoder, Reason, Settings};

@@ -115,7 +115,8 @@ fn opened(image: &Path, workers: WorkersMode) -> Result<Arc<Engine>> {
     Ok(Engine::open(image, &options)?)
 }
 
-/// Measures opening an image, and opening it and reading a small file, with a warm page cache.
+/// Measures opening an image, alone and together with a read of a small file, with a warm page
+/// cache.
 fn opening(image: &Path) -> Result<()> {
     let small = found(&*opened(image, WorkersMode::Inline)?, |size| {
         u64::MAX - size

@@ -61,13 +61,13 @@ pub use opened::Opened;
 const MOST_LEVELS: usize = 16;
 
 /// Maximum number of extents that [`Engine::seek`] examines: 4 GiB of chunks of 64 KiB. Everything
-/// beyond counts as data, which is always allowed.
+/// beyond them is reported as data, which lseek(2) permits.
 const MOST_EXTENTS: usize = 1 << 16;
 
 /// An opened image, or several that make up one tree.
 ///
-/// A method that takes a [`Request`] is part of that request; one that takes none creates a request
-/// that waits for networks.
+/// A call with a [`Request`] as an argument is part of that request; a method that takes none
+/// creates a request that waits for networks.
 #[derive(Debug)]
 pub struct Engine {
     /// Watches the load unless the caller does so.
@@ -419,8 +419,8 @@ impl Engine {
         result.map(|()| count)
     }
 
-    /// Tells the fetcher where the bytes of a file are, usually close together: a reader that lacks
-    /// some of them will go on to read the others.
+    /// Tells the fetcher where the bytes of a file are, which is usually close together: a reader
+    /// that lacks some of them will go on to read the others.
     fn relate(&self, inode: &Inode) {
         let request = self.waiting().without_waiting();
         let reader = self.file(&request, inode);
@@ -454,8 +454,8 @@ impl Engine {
     }
 
     /// Judges the load of the CPUs and sets the priority of the workers, for an engine that was
-    /// opened without [`watches`](EngineOptions::watches). Returns when to call this again; `None`
-    /// means once [`load_event`](Self::load_event) is readable.
+    /// opened without [`watches`](EngineOptions::watches). Returns how long to wait before the next
+    /// call; `None` means until [`load_event`](Self::load_event) is readable.
     pub fn check_load(&self) -> Option<Duration> {
         self.contention.check()
     }
@@ -471,8 +471,8 @@ impl Engine {
         self.contention.on_change(changed);
     }
 
-    /// Ends the requests that are being served, and all later ones, with EINTR: the mount is
-    /// shutting down.
+    /// Ends the requests that are being served, and all later ones, with EINTR, because the mount
+    /// is shutting down.
     pub fn close(&self) {
         self.requests.control.close();
     }
@@ -521,8 +521,8 @@ impl Engine {
         let _ = self.common.kept.set(source);
     }
 
-    /// The first byte at or after `offset`, which is inside the file, that is a hole or data;
-    /// `None` if there is none. The end of a file is a hole.
+    /// The first byte at or after `offset` that is in a hole, or in data if `hole` is false; `None`
+    /// if there is none. `offset` must be inside the file. The end of a file is a hole.
     pub fn seek(
         &self,
         request: &Request<'_>,
@@ -564,8 +564,8 @@ impl Engine {
     }
 
     /// Like [`busy`](Self::busy), for a request of the client thread with this ID: the work that
-    /// the client does after the reply is not load that would require a higher priority of the
-    /// workers.
+    /// the client does after the reply does not count as load for which the workers would need a
+    /// higher priority.
     pub fn asked_by(&self, thread: u32) -> Busy<'_> {
         self.contention.asked_by(thread)
     }

@@ -34,7 +34,8 @@ pub enum Error {
         /// The fault.
         source: Arc<erofs_format::Error>,
     },
-    /// The image cannot be verified: options, superblock of the hash tree, or root hash.
+    /// The image cannot be verified: the options, the superblock of the hash tree or the root hash
+    /// are wrong.
     #[error("{image}: verity: {what}")]
     Verity {
         /// The image file.

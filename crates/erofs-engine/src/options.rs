@@ -120,9 +120,9 @@ impl FromStr for Offset {
 
 /// Bytes of decoded pclusters cached by default.
 ///
-/// The kernel's page cache keeps what a FUSE mount returns, so only partly read pclusters are worth
-/// caching, a few for each reader. 8 MiB holds 60 pclusters of the common 64 KiB size (about 133
-/// KiB decoded), and is little compared with the 16 MiB for everything else.
+/// The kernel's page cache keeps what a FUSE mount returns, so the only pclusters worth caching are
+/// those that were partly read, a few for each reader. 8 MiB holds 60 pclusters of the common 64
+/// KiB size (about 133 KiB decoded), and is little compared with the 16 MiB for everything else.
 pub const DEFAULT_CACHE_BYTES: u64 = 8 << 20;
 
 /// How to open an image.

@@ -17,10 +17,10 @@ use rustix::fs::MemfdFlags;
 use crate::request::budget::Request;
 use crate::request::missing::Missing;
 
-/// Maximum number of bytes that are read of a small file: more than any valid one has.
+/// Maximum number of bytes that are read from a small file: more than any valid one has.
 const SMALL: u64 = (64 << 10) + 1;
 
-/// How often blocks are requested again when a full cache drops them before they are read.
+/// How many times blocks are requested again when a full cache drops them before they are read.
 const TRIES: usize = 16;
 
 /// Fills `buf` from byte `position` of the file.
@@ -49,7 +49,7 @@ pub fn url(path: &Path) -> Option<Result<ImageUrl, String>> {
     ImageUrl::parse(path.to_str()?)
 }
 
-/// Whether the path is a URL with a tag or a digest in a registry, and not that of a layer.
+/// Whether the path is a URL with a tag or a digest in a registry, and not the URL of a layer.
 pub(crate) fn is_image_of_registry(path: &Path) -> bool {
     let reference = url(path).and_then(Result::ok);
     let reference = reference.and_then(|source| source.reference());
@@ -70,7 +70,7 @@ pub fn beside(image: &Path, suffix: &str) -> PathBuf {
 }
 
 /// A message about a file, on one line that begins with the file's name. Messages about URLs
-/// already do.
+/// already begin with the URL.
 pub fn about(path: &Path, error: &dyn std::fmt::Display) -> String {
     let (name, error) = (shown(path), error.to_string());
     match error.starts_with(&name) {
@@ -106,7 +106,7 @@ impl ImageFetcher {
 }
 
 /// Opens a small file at a URL, such as a root hash, as a file in memory. No process or thread
-/// remains. For `waiting`, see [`Fetcher::start`].
+/// remains afterwards. For `waiting`, see [`Fetcher::start`].
 ///
 /// # Errors
 /// One line without secrets; [`io::ErrorKind::NotFound`] if the server has no such file.

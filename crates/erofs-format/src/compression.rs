@@ -1,9 +1,9 @@
 //! Settings of the compression algorithms, stored after the superblock.
 //!
-//! With `COMPR_CFGS` there is one record for each algorithm of the bitmap, in the order of its
-//! bits: a 16-bit length and the bytes, each record aligned to 4 (`fs/erofs/erofs_fs.h`,
-//! `z_erofs_*_cfgs`). Without it, LZ4 is the only algorithm, and the superblock holds its largest
-//! distance.
+//! If `COMPR_CFGS` is set, there is one record for each algorithm in the bitmap, in the order of
+//! the bits. A record is a 16-bit length followed by that many bytes, and is aligned to 4 bytes
+//! (`fs/erofs/erofs_fs.h`, `z_erofs_*_cfgs`). Otherwise LZ4 is the only algorithm, and the
+//! superblock holds the largest distance of a match.
 
 use crate::meta::Meta;
 use crate::{Algorithm, Result};
@@ -11,7 +11,7 @@ use crate::{Algorithm, Result};
 /// The algorithms of an image and their settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CompressionConfigs {
-    /// Bitmap of [`Algorithm::bit`].
+    /// Bitmap of the image's algorithms (see [`Algorithm::bit`]).
     pub available: u16,
     /// Settings of LZ4, if the image uses it.
     pub lz4: Option<Lz4Config>,
@@ -60,7 +60,7 @@ pub(crate) const MAX_DECODED: u64 = 12 << 20;
 /// `Z_EROFS_LZMA_MAX_DICT_SIZE`.
 const MAX_LZMA_DICT: u32 = 8 << 20;
 const MIN_LZMA_DICT: u32 = 4096;
-/// The longest record that this reader uses; longer ones have fields of later versions.
+/// Bytes of a record that this reader uses; longer records have fields of later versions.
 const RECORD: usize = 16;
 
 pub(crate) fn read(
@@ -166,7 +166,7 @@ fn parse_lzma(record: &[u8]) -> Result<LzmaConfig> {
     if format != 0 {
         return unsupported!("lzma format {format}");
     }
-    // 0 leaves the size to the reader: the largest one always suffices.
+    // 0 leaves the dictionary size to the reader; the largest size always suffices.
     let dict_size = match dict_size {
         0 => MAX_LZMA_DICT,
         size => size,

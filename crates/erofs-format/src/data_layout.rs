@@ -1,4 +1,4 @@
-//! How the data of an inode is laid out, by its `i_format` and `i_u`.
+//! How the data of an inode is laid out, as its `i_format` and `i_u` state.
 
 use crate::{Nid, Result};
 
@@ -16,7 +16,7 @@ pub enum DataLayout {
     FlatPlain,
     /// Compressed, with 8-byte indexes or encoded extents.
     CompressedFull,
-    /// Consecutive blocks, and the tail after the inode.
+    /// Consecutive blocks, with the tail stored after the inode.
     FlatInline,
     /// Compressed, with indexes of 4 and 2 bytes.
     CompressedCompact,

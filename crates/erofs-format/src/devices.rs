@@ -1,9 +1,9 @@
 //! The devices of an image and the addresses on them.
 //!
-//! An address either names a device, as in chunk indexes, or is in the unified address space.
-//! There, each extra device starts at its `uniaddr`, and all other addresses belong to the primary
-//! device. If only the primary device is passed, it must contain the others at their unified
-//! addresses (a flat device in the kernel's terms).
+//! An address either names a device, as in chunk indexes, or is in the unified address space. In
+//! that space, each extra device starts at its `uniaddr`, and all other addresses belong to the
+//! primary device. If only the primary device is passed, it must contain the others at their
+//! unified addresses (a flat device in the kernel's terms).
 
 use crate::meta::{Meta, until_nul};
 use crate::raw::{RawDeviceSlot, incompat};
@@ -20,7 +20,7 @@ pub struct DeviceSlot {
     pub unified_block: u64,
 }
 
-/// The devices; their sizes are queried once.
+/// The devices of an image. Their sizes are queried only once.
 #[derive(Debug)]
 pub(crate) struct Devices {
     /// Size of each device in bytes, the primary one first.
@@ -70,8 +70,8 @@ impl Devices {
         self.sizes.get(usize::from(index)).copied()
     }
 
-    /// Requires as many extra devices as the table lists, or none if the primary device contains
-    /// them.
+    /// Checks that there are as many extra devices as the table lists, or none if the primary
+    /// device contains them.
     fn check_count(&mut self) -> Result<()> {
         let (given, needed) = (self.sizes.len() - 1, self.slots.len());
         if given > needed {
@@ -94,7 +94,8 @@ impl Devices {
         })
     }
 
-    /// The first extra device that is smaller than the table says; its last block may be short.
+    /// Describes the first extra device that is smaller than the table says. Only its last block
+    /// may be short.
     pub fn truncation(&self) -> Option<String> {
         let mut given = self.sizes[1..].iter().zip(&self.slots).enumerate();
         given.find_map(|(index, (present, slot))| {

@@ -2,17 +2,17 @@
 
 use std::borrow::Cow;
 
-/// Result of this crate.
+/// Result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An error in reading an image: one line with all numbers needed to find the fault.
+/// An error in reading an image. Its message is one line with all numbers needed to find the fault.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The bytes are not an EROFS image at all.
     #[error("not an EROFS image: {reason}")]
     NotErofs {
-        /// The part that is missing.
+        /// What is wrong: the size, the magic number or a missing device.
         reason: Cow<'static, str>,
     },
     /// The image may be valid, but uses a feature that this reader does not support.
@@ -32,7 +32,7 @@ pub enum Error {
         needed: u16,
         /// Number of extra devices that were passed.
         given: usize,
-        /// A description of each missing one: its slot, tag and size.
+        /// A description of each missing device: its slot, tag and size.
         missing: Vec<String>,
     },
     /// More devices were passed than the image has.
@@ -46,7 +46,7 @@ pub enum Error {
     /// The image contradicts itself or refers to something outside it.
     #[error("corrupted: {what}")]
     Corrupted {
-        /// The fault and its place, with the numbers.
+        /// What is wrong and where, with the numbers.
         what: Cow<'static, str>,
     },
     /// The bytes could not be read.
@@ -54,7 +54,7 @@ pub enum Error {
     Io {
         /// Where the bytes should have come from.
         device: &'static str,
-        /// Byte offset in it.
+        /// Byte offset in `device`.
         offset: u64,
         /// Length of the read.
         length: usize,
@@ -106,14 +106,14 @@ impl Error {
     }
 }
 
-/// `Err` of [`Error::Corrupted`] with what is wrong, formatted.
+/// An `Err` with [`Error::Corrupted`]; the arguments format the description of the fault.
 macro_rules! corrupted {
     ($($what:tt)*) => {
         Err($crate::Error::Corrupted { what: format!($($what)*).into() })
     };
 }
 
-/// `Err` of [`Error::Unsupported`] with the feature, formatted.
+/// An `Err` with [`Error::Unsupported`]; the arguments format the description of the feature.
 macro_rules! unsupported {
     ($($feature:tt)*) => {
         Err($crate::Error::Unsupported { feature: format!($($feature)*).into() })

@@ -7,7 +7,7 @@ use crate::Algorithm;
 pub struct Extent {
     /// First byte of the file that the extent supplies.
     pub logical: u64,
-    /// Bytes of the file, from `logical`, that it supplies: never 0, never beyond the file's size.
+    /// Number of bytes that the extent supplies: never 0, and never past the end of the file.
     pub length: u64,
     /// Where these bytes are stored.
     pub kind: ExtentKind,
@@ -38,12 +38,12 @@ pub enum ExtentKind {
     Raw {
         /// Number of the device; 0 is the image.
         device: u16,
-        /// Byte offset on it.
+        /// Byte offset on that device.
         physical: u64,
     },
     /// Uncompressed bytes in metadata (the inline tail): on the primary device, or in the metabox.
     Meta {
-        /// The bytes are in the metabox.
+        /// Whether the bytes are in the metabox.
         metabox: bool,
         /// Byte offset on the primary device, or in the decoded metabox.
         physical: u64,
@@ -51,8 +51,8 @@ pub enum ExtentKind {
     /// One pcluster, decoded from its beginning.
     Compressed(Pcluster),
     /// Bytes of the packed inode. If this crate knows the size of the packed inode (see
-    /// [`crate::Source`]), they are inside it; otherwise the reader of the packed inode checks
-    /// that.
+    /// [`crate::Source`]), the bytes are within it; otherwise the code that reads the packed inode
+    /// must check this.
     Fragment {
         /// Offset of the byte `logical` in the decoded packed inode.
         offset: u64,
@@ -75,27 +75,27 @@ pub struct Location {
 /// [`Extent::logical`]. Extents always start at decoded offset 0.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Pcluster {
-    /// Where the stored bytes are; all of them are inside that device.
+    /// Where the stored bytes are. All of them are within the device.
     pub location: Location,
     /// Stored bytes to read: at most 1 MiB; for block-based pclusters a multiple of the block size,
     /// including padding (in front with `ZERO_PADDING`, otherwise at the end).
     pub length: u32,
     /// How they are stored.
     pub coding: Coding,
-    /// Bytes to decode: at most 12 MiB, the length of the extent.
+    /// Bytes to decode: the length of the extent, at most 12 MiB.
     pub decoded_length: u64,
-    /// The stream may contain more than `decoded_length`: stop there. If false, it ends exactly
-    /// there.
+    /// Whether the stream may decode to more than `decoded_length` bytes, so that the decoder has
+    /// to stop there. If not, it decodes to exactly that many.
     pub partial: bool,
-    /// Tail packing: the stored bytes are in metadata, not on a block boundary, and `length` is
-    /// exact.
+    /// Whether the tail is packed: the stored bytes are in metadata, not on a block boundary, and
+    /// `length` is exact.
     pub inline: bool,
 }
 
 /// How the bytes of a pcluster are stored.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Coding {
-    /// Compressed.
+    /// Compressed with this algorithm.
     Compressed(Algorithm),
     /// Uncompressed, in order.
     Shifted,

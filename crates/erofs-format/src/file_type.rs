@@ -54,7 +54,8 @@ pub struct DeviceNumber {
 }
 
 impl DeviceNumber {
-    /// Decodes Linux's 32-bit form: minor bits 0-7, 12 bits of major, the rest of minor.
+    /// Decodes Linux's 32-bit form: from the lowest bit, 8 bits of the minor number, 12 bits of the
+    /// major number, and the remaining bits of the minor number.
     pub(crate) fn decode(bits: u32) -> DeviceNumber {
         DeviceNumber {
             major: (bits >> 8) & 0xfff,

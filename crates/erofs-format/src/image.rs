@@ -1,7 +1,7 @@
-//! An opened image: the content of its superblock and its device table, and reads of its
+//! An opened image, with the content of its superblock and device table, and methods that read its
 //! structures.
 //!
-//! `map.rs` and `xattr.rs` add the methods that map and read attributes.
+//! The methods that map files are in `map.rs`, and those that read attributes are in `xattr.rs`.
 
 use std::ops::Deref;
 use std::sync::OnceLock;
@@ -14,12 +14,12 @@ use crate::{Error, FileType, Holder, Inode, NID_IN_METABOX, Nid, Result, Source,
 /// An opened image. It holds no files: each caller reads through its own [`Source`]; see
 /// [`Image::reader`].
 ///
-/// An engine opens it in this order: [`Image::open`]; then, through a source that also has the
-/// metabox and the packed inode, [`Reader::load_xattr_prefixes`] and [`Reader::check_root`].
+/// An engine calls [`Image::open`] and then, through a source that also has the metabox and the
+/// packed inode, [`Reader::load_xattr_prefixes`] and [`Reader::check_root`].
 ///
-/// The metabox comes first: the packed inode may be stored in it. Mapping the metabox inode returns
-/// fragments only if the packed inode is not in the metabox, and mapping the packed inode never
-/// returns fragments, so their contents cannot refer to each other in a cycle.
+/// The metabox must be readable first, because the packed inode may be stored in it. Mapping the
+/// metabox inode returns fragments only if the packed inode is not in the metabox, and mapping the
+/// packed inode never returns fragments, so their contents cannot refer to each other in a cycle.
 #[derive(Debug)]
 pub struct Image {
     superblock: Superblock,
@@ -47,9 +47,9 @@ impl Image {
     /// Reads and checks the superblock, its checksum, the compression configurations, the device
     /// table, and those special inodes (root, packed, metabox) that are not in the metabox.
     ///
-    /// The devices of `source` are the primary one first, then the extra ones in the order of the
-    /// device table. With only the primary, an image of several devices is accepted if that one
-    /// device contains all of them at their unified addresses.
+    /// `source` has the primary device first, then the extra ones in the order of the device table.
+    /// If only the primary device is given, an image of several devices is accepted provided that
+    /// this device contains all of them at their unified addresses.
     pub fn open(source: &dyn Source) -> Result<Image> {
         Image::open_checked(source, true)
     }
@@ -109,7 +109,7 @@ impl Image {
         self.superblock.packed_nid
     }
 
-    /// Bytes of a device; 0 is the primary one.
+    /// Size of a device in bytes; device 0 is the primary one.
     pub fn device_size(&self, index: u16) -> Option<u64> {
         self.devices.size(index)
     }

@@ -20,7 +20,8 @@ pub struct Inode {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Size in bytes, at most `i64::MAX`; not compared with the stored data until that is mapped.
+    /// Size in bytes, at most `i64::MAX`; not compared with the stored data until the data is
+    /// mapped.
     pub size: u64,
     /// Hard links.
     pub nlink: u32,
@@ -48,7 +49,7 @@ pub struct Inode {
     pub(crate) union_bits: u32,
     /// First block of a flat inode; `None` if it has no blocks, so that its data is a hole.
     pub(crate) start_block: Option<u64>,
-    /// Where compressed data is, read from the map header when it is first mapped.
+    /// Where compressed data is, read from the map header when the inode is first mapped.
     pub(crate) zmap: Arc<OnceLock<ZMap>>,
 }
 
@@ -59,10 +60,10 @@ const EXTENDED: u16 = 1;
 /// `i_format`: nlink of a compact inode is 1 and `i_nb` has another meaning; for directories: `.`
 /// is omitted.
 const NLINK_1_OR_DOT_OMITTED: u16 = 1 << 4;
-/// The longest target that readlink can return: a page including the terminating NUL.
+/// The longest target that readlink can return: a page without the byte for the terminating NUL.
 const MAX_SYMLINK: u64 = 4095;
 
-/// Fields of either on-disk form.
+/// The fields of an inode, read from either on-disk form.
 struct Fields {
     format: u16,
     xattr_icount: u16,
@@ -139,8 +140,8 @@ impl Inode {
         Self { nid, ..self }
     }
 
-    /// Bytes in the inline xattrs after the inode: a 12-byte header, and 4 bytes for each count
-    /// beyond the first.
+    /// Bytes in the inline xattrs after the inode: a 12-byte header, and 4 bytes for each unit of
+    /// `xattr_icount` beyond the first.
     pub(crate) fn xattr_size(&self) -> u64 {
         match self.xattr_icount {
             0 => 0,
@@ -203,7 +204,8 @@ fn compact(raw: &RawInodeCompact, superblock: &Superblock) -> Fields {
         ino: raw.ino.get(),
         uid: raw.uid.get().into(),
         gid: raw.gid.get().into(),
-        // Seconds are relative to the epoch; older images have 0 there and mean the epoch itself.
+        // Seconds are relative to the epoch; older images store 0, which stands for the epoch
+        // itself.
         mtime: superblock.epoch.wrapping_add(raw.mtime.get().into()),
         mtime_nsec: superblock.fixed_nsec,
         nlink: if one_link { 1 } else { nb.into() },

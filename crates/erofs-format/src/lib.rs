@@ -4,7 +4,7 @@
 //! [`Source`], which represents the request that needs them, and compressed extents are described
 //! ([`Pcluster`]), not decoded. No field of an image is trusted: arithmetic on its fields is
 //! checked, every walk has a bound derived from the size of the image or from a limit of the
-//! format, and no allocation is larger than the part of the image that it is for.
+//! format, and no allocation is larger than the part of the image that it holds.
 //!
 //! ```no_run
 //! use std::sync::Arc;

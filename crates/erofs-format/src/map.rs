@@ -21,7 +21,8 @@ use std::ops::Range;
 
 use crate::{DataLayout, Extent, Inode, Reader, Result};
 
-/// The extents of a file, each with its part of a range. The iterator ends after an error.
+/// Iterator over the extents of a file, each with the part of the requested range that it contains.
+/// The iterator ends after an error.
 #[derive(Clone, Debug)]
 pub struct Extents<'a> {
     image: Reader<'a>,
@@ -57,8 +58,8 @@ impl Reader<'_> {
     /// The extent that contains byte `offset` of the inode; `offset` must be below its size. Makes
     /// only small reads and no allocation that depends on the image, and every walk is bounded.
     ///
-    /// Uncompressed and hole extents end where the device ends, so that the existing part of a file
-    /// can be read even if it claims more; mapping the rest is an error.
+    /// Uncompressed extents end where the device ends, so that the existing part of a file can be
+    /// read even if the file claims to be longer; mapping the rest is an error.
     pub fn map(&self, inode: &Inode, offset: u64) -> Result<Extent> {
         let (nid, size) = (inode.own_nid(), inode.size);
         if offset >= size || !inode.file_type().has_data() {

@@ -26,7 +26,8 @@ impl Meta<'_> {
         self.holder == Holder::Metabox
     }
 
-    /// Fills `buf`. Bytes beyond the end are the image's fault, any other error the reader's.
+    /// Fills `buf`. A read beyond the end means that the image is corrupted; any other failure is
+    /// an I/O error.
     pub fn read(&self, buf: &mut [u8], offset: u64) -> Result<()> {
         self.check(offset, buf.len() as u64)?;
         let length = buf.len();
@@ -34,7 +35,7 @@ impl Meta<'_> {
         read.map_err(|source| io_error(self.name(), offset, length, source))
     }
 
-    /// Whether the whole range exists.
+    /// Checks that the whole range exists.
     pub fn check(&self, offset: u64, length: u64) -> Result<()> {
         if offset
             .checked_add(length)
@@ -74,13 +75,14 @@ pub(crate) fn io_error(
     }
 }
 
-/// A text without its padding.
+/// The text before the first NUL.
 pub(crate) fn until_nul(text: &[u8]) -> &[u8] {
     let end = text.iter().position(|&byte| byte == 0);
     &text[..end.unwrap_or(text.len())]
 }
 
-/// A structure of exactly these bytes. The length is a constant of the caller.
+/// The structure that these bytes represent. Callers pass a constant number of bytes, which matches
+/// the structure.
 pub(crate) fn structure<T: FromBytes>(bytes: &[u8]) -> T {
     match T::read_from_bytes(bytes) {
         Ok(value) => value,

@@ -24,7 +24,7 @@ pub enum Holder {
     Packed,
 }
 
-/// The source of an image's bytes, for one caller: a request with its limits, or files.
+/// A source of an image's bytes for one caller: a request with its limits, or plain files.
 pub trait Source: std::fmt::Debug {
     /// Fills `buf` from byte `offset`, or fails.
     fn read(&self, from: Holder, buf: &mut [u8], offset: u64) -> io::Result<()>;
@@ -78,8 +78,8 @@ impl ReadAt for std::fs::File {
         std::os::unix::fs::FileExt::read_exact_at(self, buf, offset)
     }
 
-    /// Size of a regular file, or of a block device (whose metadata says 0). One system call or
-    /// more: wrap the file if this is called often.
+    /// Size of a regular file, or of a block device (whose metadata says 0). Makes at least one
+    /// system call, so wrap the file if this is called often.
     fn size(&self) -> u64 {
         use std::io::Seek;
         match self.metadata() {

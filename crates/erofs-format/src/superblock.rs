@@ -59,7 +59,7 @@ pub struct Superblock {
 }
 
 /// Smallest and largest block size that the format can sensibly express: the kernel's lower bound,
-/// and 64 KiB (its upper bound is the page size of the machine, which is irrelevant here).
+/// and 64 KiB (the kernel's upper bound is the page size of the machine, which is irrelevant here).
 const BLOCK_BITS: std::ops::RangeInclusive<u8> = 9..=16;
 
 /// The kernel reads the superblock from one 4 KiB page: anything that does not fit there is not a
@@ -108,8 +108,8 @@ impl Superblock {
     }
 
     /// Whether the image uses a feature that permits holes: chunked files, whose chunks may have no
-    /// block, or `48BIT`, whose compressed extents may have no bytes. Pclusters that are holes have
-    /// no feature bit; [`crate::Reader::has_holes`] finds them.
+    /// block, or `48BIT`, whose compressed extents may have no bytes. No feature bit says whether
+    /// pclusters are holes; [`crate::Reader::has_holes`] finds them.
     pub fn has_holes(&self) -> bool {
         self.has(incompat::CHUNKED_FILE | incompat::BIT48)
     }
@@ -136,7 +136,7 @@ fn bit_names(bits: u32, known: &[&str], kind: &str) -> Vec<String> {
         .collect()
 }
 
-/// The first 128 bytes must exist; the extension slots only if the superblock counts them.
+/// Reads the first 128 bytes, and the extension slots if the superblock counts them.
 fn read_raw(meta: &Meta<'_>) -> Result<RawSuperblock> {
     let mut bytes = [0; size_of::<RawSuperblock>()];
     let base = 128;
@@ -204,8 +204,8 @@ fn verify_checksum(meta: &Meta<'_>, raw: &RawSuperblock) -> Result<()> {
     corrupted!("superblock checksum mismatch: computed {crc:#010x}, stored {stored:#010x}")
 }
 
-/// CRC-32C without the final inversion, as EROFS stores it. Bit by bit: a mount computes it once,
-/// over at most 64 KiB.
+/// CRC-32C without the final inversion, as EROFS stores it. Computed bit by bit, since a mount
+/// needs it only once, for at most 64 KiB.
 fn crc32c(bytes: &[u8]) -> u32 {
     /// The polynomial (Castagnoli), bits reversed.
     const POLYNOMIAL: u32 = 0x82f6_3b78;

@@ -1,8 +1,9 @@
 //! Extended attributes.
 //!
 //! After the inode come a header with a name filter, the IDs of shared attributes, and the
-//! attributes that belong to this inode alone. Names are stored without their namespace, which is a
-//! number, or with an index into a table of longer prefixes (`fs/erofs/erofs_fs.h`).
+//! attributes that belong to this inode alone. A name is stored without its prefix, which is given
+//! by the number of its namespace or by an index into a table of longer prefixes
+//! (`fs/erofs/erofs_fs.h`).
 
 use twox_hash::XxHash32;
 use zerocopy::FromBytes;
@@ -22,7 +23,8 @@ pub struct Xattr {
 }
 
 impl Image {
-    /// Full name of the xattr with the digest of a file's content, if files have one.
+    /// Full name of the xattr that contains the digest of a file's content, if the image has such
+    /// xattrs.
     pub fn digest_xattr(&self) -> Option<Vec<u8>> {
         let index = self.superblock().ishare_xattr_prefix?;
         let prefix = self.prefixes().get(usize::from(index))?;
@@ -105,8 +107,8 @@ fn whole_name(namespace: u8, infix: &[u8], name: &[u8]) -> Option<Vec<u8>> {
     (split == namespace && !name.contains(&0)).then_some(name)
 }
 
-/// Calls `each` for the inline attributes and then the shared ones until it returns true. Given a
-/// bit of the name filter, visits nothing if the filter excludes the name.
+/// Calls `each` for the inline attributes and then the shared ones, until `each` returns true.
+/// Given a bit of the name filter, visits nothing if the filter excludes the name.
 fn visit(
     image: Reader<'_>,
     inode: &Inode,
@@ -210,8 +212,8 @@ fn parse(image: &Image, raw: &RawXattrEntry, payload: &[u8]) -> Option<Xattr> {
 }
 
 /// Reads the table of long prefixes: records of a 16-bit length, a namespace and an infix, each
-/// aligned to 4. It is in the metabox if there is one, otherwise in the packed inode if there is
-/// one, unless the image declares it plain.
+/// aligned to 4. Unless the image declares it plain, the table is in the metabox if there is one,
+/// otherwise in the packed inode if there is one.
 fn read_prefixes(image: Reader<'_>) -> Result<Vec<LongPrefix>> {
     let superblock = image.superblock();
     let count = superblock.xattr_prefix_count;

@@ -1,4 +1,5 @@
-//! The map header of a compressed inode, decoded: kept with the inode, read by [`crate::map`].
+//! The decoded map header of a compressed inode, which is kept with the inode and read by
+//! [`crate::map`].
 
 use std::sync::{Mutex, PoisonError, RwLock};
 
@@ -22,7 +23,7 @@ pub(crate) const FRAGMENT_PCLUSTER: u16 = 1 << 5;
 pub(crate) enum ZMap {
     /// All of it is in the packed inode, starting at this byte.
     Fragment(u64),
-    /// Encoded extents.
+    /// In pclusters described by encoded extents.
     Extents(Extents),
     /// In pclusters found through an index of lclusters.
     Index(Index),
@@ -31,7 +32,7 @@ pub(crate) enum ZMap {
 /// The index of an inode, as its header describes it.
 #[derive(Debug)]
 pub(crate) struct Index {
-    /// Entries of 8 bytes, otherwise packed ones.
+    /// Whether entries have 8 bytes; otherwise they are packed.
     pub full: bool,
     /// Where the entries start.
     pub start: u64,
@@ -43,7 +44,7 @@ pub(crate) struct Index {
     pub tail: Tail,
 }
 
-/// The extent with the file's last byte, unless it is stored as blocks; identified by its head.
+/// Where the extent with the file's last byte is, if not in blocks; its head identifies it.
 #[derive(Debug)]
 pub(crate) enum Tail {
     None,
@@ -82,13 +83,14 @@ pub(crate) struct Lcluster {
     pub clusterofs: u64,
     /// For heads: first block of the pcluster.
     pub block: u64,
-    /// For heads: the stream has more than this file uses.
+    /// For heads: whether the stream contains more than this extent uses.
     pub partial: bool,
-    /// For heads: nothing is stored, the pcluster is a hole, and `block` is meaningless.
+    /// For heads: whether the pcluster is a hole, in which case nothing is stored and `block` is
+    /// meaningless.
     pub hole: bool,
     /// For non-heads: distance to the previous head.
     pub back: u64,
-    /// For non-heads: distance to the next head, 0 if an old mkfs did not know.
+    /// For non-heads: distance to the next head, or 0 if an old mkfs did not record it.
     pub forward: u64,
     /// For non-heads directly after a head: blocks in the pcluster; a hole has none.
     pub stored_blocks: Option<u64>,
@@ -96,7 +98,7 @@ pub(crate) struct Lcluster {
     pub index_end: u64,
 }
 
-/// `Z_EROFS_LI_D0_CBLKCNT`: the distance is a count of blocks instead.
+/// `Z_EROFS_LI_D0_CBLKCNT`: the value is a count of blocks instead of a distance.
 pub(crate) const BLOCK_COUNT: u32 = 1 << 11;
 
 /// Number of 4-byte records between two checkpoints.
@@ -117,7 +119,7 @@ pub(crate) struct Extents {
     /// preceding lengths.
     checkpoints: RwLock<Vec<u64>>,
     /// Guarded by its own lock: leaf lock. The record that was looked up last and where it starts:
-    /// the next one is usually near.
+    /// the next lookup is usually close to it.
     last: Mutex<(u64, u64)>,
 }
 

@@ -1,4 +1,4 @@
-//! Every malformed image is rejected, or everything reachable in it yields a result or an error,
+//! A malformed image is either rejected, or everything reachable in it yields a result or an error,
 //! never a panic or an endless walk. Only metadata is tested here; faults that only a decoder
 //! notices are left to the engine.
 
@@ -20,7 +20,7 @@ fn open_bad(case: &Value) -> (String, Result<Opened, erofs_format::Error>) {
     (name, image)
 }
 
-/// Images whose fault only a decoder finds, not the map.
+/// Images whose fault is found by a decoder but not by mapping.
 const LEFT_TO_THE_DECODER: [&str; 5] = [
     "lz4-garbage.erofs",
     "lzma-garbage.erofs",
@@ -131,7 +131,7 @@ fn what_is_opened_gives_results_or_errors_and_the_rest_stays_intact() {
     assert!(unexpected.is_empty(), "{}", unexpected.join("\n"));
 }
 
-/// Deterministic noise.
+/// The next number of a fixed pseudo-random sequence.
 fn next(state: &mut u64) -> u64 {
     *state = state
         .wrapping_mul(6364136223846793005)
@@ -167,7 +167,7 @@ fn images_with_random_bytes_changed_never_panic() {
             .collect();
         for _ in 0..400 {
             let mut bad = good.clone();
-            // Without its checksum the superblock may be changed too.
+            // With the checksum feature cleared, bytes of the superblock may be changed too.
             bad[1032] &= !1;
             let superblock = next(&mut state).is_multiple_of(8);
             for _ in 0..1 + next(&mut state) % 40 {

@@ -1,5 +1,6 @@
-//! Checks every good image: this crate reads what its manifest says, as far as possible without a
-//! decoder. (Compressed data is mapped, and decoded in the tests of the engine.)
+//! Checks that this crate reads from every good image what the image's manifest lists, as far as
+//! that is possible without a decoder. (Compressed data is only mapped here; the tests of the
+//! engine decode it.)
 
 use crate::common::*;
 use erofs_format::{FileType, Inode, Reader, dir};
@@ -17,7 +18,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// `key` as text, or `key_hex` for what is not UTF-8.
+/// The value of `key`, or of `key_hex` if the value is not UTF-8.
 fn bytes_of(entry: &Value, key: &str) -> Option<Vec<u8>> {
     match entry[format!("{key}_hex")].as_str() {
         Some(text) => Some(unhex(text)),
@@ -37,7 +38,7 @@ fn type_letter(file_type: FileType) -> &'static str {
     }
 }
 
-/// Differences in the inode itself.
+/// Differences between the inode and its entry in the manifest, except for its content.
 fn check_metadata(inode: &Inode, entry: &Value) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut check = |what: &str, got: String, want: String| {
@@ -306,7 +307,7 @@ fn every_good_image_is_as_its_manifest_says() {
         wrong.len(),
         wrong.join("\n")
     );
-    // The repository has some of the images; the large set is beside some checkouts.
+    // The repository contains only some of the images; the large set exists beside some checkouts.
     let (images, inodes, contents) = if large_set() {
         (80, 10_000, 5_000)
     } else {

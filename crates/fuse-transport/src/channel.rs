@@ -43,7 +43,7 @@ impl Channel {
         Self(Box::new(kind))
     }
 
-    /// Sleeps until there is a request, the waker was called, or the mount is gone.
+    /// Sleeps until there is a request, the waker is called, or the mount is gone.
     pub fn wait(&mut self) -> Ready {
         self.0.wait()
     }

@@ -26,8 +26,9 @@ use crate::wire::{MIN_READ_BUFFER, RetrieveOut};
 pub struct Restartable {
     /// The requests that the server is handling, shared with the process that replaces it.
     pub in_flight: Arc<RequestsInFlight>,
-    /// Cloned, non-blocking descriptors, one per channel. Releasing a descriptor ends the requests
-    /// taken through it, so the other process also keeps all descriptors open.
+    /// Cloned, non-blocking descriptors, one per channel. The kernel ends the requests taken
+    /// through a descriptor when its last copy is closed, so the other process keeps a copy of
+    /// every descriptor.
     pub clones: Vec<OwnedFd>,
 }
 
@@ -127,8 +128,9 @@ impl Connection {
         self.clones().extend(clones);
     }
 
-    /// A descriptor for a channel. If the server may be replaced, the successor holds the same
-    /// descriptor; if none of these is left, this is a duplicate of the mount's first descriptor.
+    /// A descriptor for a channel. If the server may be replaced, the process that replaces it
+    /// holds the same descriptor. If no cloned descriptor is left, returns a duplicate of the
+    /// mount's first descriptor.
     pub(crate) fn take_clone(&self) -> io::Result<OwnedFd> {
         if let Some(clone) = self.clones().pop() {
             return Ok(clone);
@@ -197,7 +199,7 @@ impl Connection {
         )?)
     }
 
-    /// Counters for a new channel; `ring` says whether it is over io_uring.
+    /// Counters for a new channel; `ring` says whether the channel is over io_uring.
     pub(crate) fn new_counters(&self, ring: bool) -> Arc<Counters> {
         counters::for_channel(&mut self.counters.lock(), ring)
     }

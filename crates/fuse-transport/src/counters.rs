@@ -1,6 +1,6 @@
 //! Counters of served requests: one set for each channel, written by its thread alone and read
-//! without locks. The buckets of histograms are powers of two, so that a histogram per channel and
-//! kind of request stays small, and the JSON stays stable.
+//! without locks. The buckets of histograms are powers of two, so that the histograms, one for each
+//! channel and kind of request, stay small, and the JSON stays stable.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -83,7 +83,7 @@ impl Counters {
         }
     }
 
-    /// Adds a request. An ioctl that queries these counters is left out, so that reading them
+    /// Adds a request. An ioctl that queries these counters is not counted, so that reading them
     /// changes nothing.
     pub(crate) fn add(&self, record: &Record) {
         if record.opcode == Some(Opcode::Ioctl) {

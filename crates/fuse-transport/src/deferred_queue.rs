@@ -19,7 +19,7 @@ use crate::wire::InHeader;
 const MOST_THREADS: usize = 64;
 
 /// Maximum number of requests in the queue. When the queue is full, the thread that takes a request
-/// waits for it itself, so further requests stay in the kernel.
+/// does the waiting itself, so further requests stay in the kernel.
 const MOST_REQUESTS: usize = 1024;
 
 /// A request, the descriptor from which it came, and the function that waits for it.

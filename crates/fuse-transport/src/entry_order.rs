@@ -2,7 +2,7 @@
 //!
 //! The kernel takes the entry that was returned last. A second request that arrives while the
 //! worker of its CPU is busy gets an entry of the overflow channel, whose thread runs on another
-//! CPU. If the worker then returned its entry before the overflow channel does, all single requests
+//! CPU. If the worker then returned its entry before the overflow channel did, all single requests
 //! would go to the overflow channel from then on.
 //!
 //! Therefore the overflow channel reverses the order when it serves a request that an idle worker
@@ -10,9 +10,9 @@
 //! returns its own, and the worker returns its entry afterwards. An entry leaves the queue only
 //! with a request, so a thread pinned to the worker's CPU (`turn_channel.rs`) creates one that no
 //! program waits for: it asks for zero bytes of a file's cached content (FUSE_NOTIFY_RETRIEVE), and
-//! the kernel queues its answer on the CPU of the caller. The overflow channel pins that thread
-//! before waking it: on the CPU of the overflow channel, which spins until the entry is out, the
-//! thread would not run in time.
+//! the kernel puts the answer into the queue of the CPU on which the thread asks. The overflow
+//! channel pins that thread before waking it: on the CPU of the overflow channel, which spins until
+//! the entry is out, the thread would not run in time.
 //!
 //! The threads wait for each other with a time limit, so whatever one of them does, the others
 //! continue; at worst the order is lost.
@@ -55,14 +55,15 @@ pub(crate) struct EntryOrder {
     thread: AtomicI32,
 }
 
-/// Shared by the worker of a CPU and the overflow channel. In separate cache lines: the worker
-/// writes it with each request.
+/// Shared by the worker of a CPU and the overflow channel. In separate cache lines, because the
+/// worker writes to it at each request.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Queue {
-    /// Atomic: the worker has an entry. Written by it.
+    /// Atomic: whether the worker has an entry. Written by the worker.
     is_served: AtomicBool,
-    /// Atomic: number of requests that the worker began and ended. Written by it.
+    /// Atomic: number of requests that the worker has begun, and this number when it last became
+    /// idle. Written by the worker.
     begun: AtomicU32,
     ended: AtomicU32,
     /// Atomic: the state of the turn.
@@ -165,7 +166,7 @@ impl Queue {
         (is_idle && self.is_served.load(Ordering::Relaxed)).then_some(ended)
     }
 
-    /// Remembers a regular file that the kernel knows from a reply; 0 forgets it.
+    /// Remembers a regular file that a reply has made known to the kernel; 0 forgets it.
     pub(crate) fn remember(&self, file: u64) {
         self.file.store(file, Ordering::Relaxed);
     }

@@ -14,10 +14,11 @@ pub type Wait = Box<dyn FnOnce(Caller) -> Result<(), Errno> + Send>;
 
 /// Why a request was not served.
 pub enum Failure {
-    /// Sent to the calling program.
+    /// An error, which is sent to the calling program.
     Error(Errno),
-    /// The answer has to wait for something outside this process. A thread that may wait calls
-    /// this, and then the request is served again; see [`DeferredChannel`](crate::DeferredChannel).
+    /// The answer has to wait for something outside this process. A thread that may wait calls the
+    /// function, and then the request is served again; see
+    /// [`DeferredChannel`](crate::DeferredChannel).
     Deferred(Wait),
 }
 

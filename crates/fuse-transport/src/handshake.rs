@@ -17,7 +17,8 @@ pub struct Config {
     /// other than the owner accesses. Implies `default_permissions`.
     pub acl: bool,
     /// Whether clones of the mount may have mapped owners (Linux 6.12). Needs
-    /// `default_permissions`; the kernel then leaves users and groups out of all requests.
+    /// `default_permissions`. The kernel leaves users and groups out of all requests of such a
+    /// mount.
     pub idmap: bool,
 }
 
@@ -57,11 +58,11 @@ figures::figures! {
         pub minor: u32,
         /// Largest request in bytes.
         pub max_request: usize,
-        /// Requests will come over io_uring once its queues are registered.
+        /// Whether requests will come over io_uring once its queues are registered.
         pub io_uring: bool,
-        /// The kernel enforces POSIX ACLs.
+        /// Whether the kernel enforces POSIX ACLs.
         pub acl: bool,
-        /// The kernel can resend unanswered requests.
+        /// Whether the kernel can resend unanswered requests.
         pub resend: bool,
     }
 }

@@ -67,7 +67,7 @@ impl std::fmt::Display for TakenRequest {
 pub struct RequestsInFlight {
     words: SharedWords<WORDS>,
     next_slot: AtomicUsize,
-    /// Held while a repeated request is served, if these are served one by one.
+    /// Held while a repeated request is served, if repeated requests are served one by one.
     turn: PiMutex<()>,
 }
 
@@ -123,9 +123,9 @@ impl RequestsInFlight {
         self.set(RESTARTS, self.restarts().saturating_add(1));
     }
 
-    /// Resets the slots for another server, which begins with nothing in flight. If a request may
-    /// have killed the last server, repeated requests are served one by one, so that at the next
-    /// crash only one is in flight.
+    /// Resets the slots for another server, which begins with nothing in flight. Pass `one_by_one`
+    /// if a request may have killed the last server: repeated requests are then served one by one,
+    /// so that only one of them is in flight at the next crash.
     pub fn begin_again(&self, one_by_one: bool) {
         for slot in (0..SLOTS).map(place) {
             self.set(slot, 0);

@@ -97,7 +97,7 @@
 //! with one queue per CPU. The filesystem is the same for both.
 //!
 //! Requests of every kind are answered. The [`Filesystem`] serves those that concern a read-only
-//! filesystem. Requests that the kernel handles better alone (OPEN, ACCESS, FLUSH) get ENOSYS,
+//! filesystem. Requests that the kernel handles better on its own (OPEN, ACCESS, FLUSH) get ENOSYS,
 //! after which the kernel no longer sends them. Requests that would write get EROFS, and malformed
 //! ones EINVAL.
 #![forbid(unsafe_code)]

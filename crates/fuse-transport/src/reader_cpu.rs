@@ -1,7 +1,7 @@
 //! The CPU on which the thread that sent a request last ran.
 //!
 //! `/dev/fuse` does not report it; field 39 of `/proc/TID/stat` does (proc_pid_stat(5)). One sample
-//! takes some 5 us, so it is taken at intervals and not for each request.
+//! takes some 5 us, so samples are taken at intervals and not for each request.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -16,7 +16,7 @@ const MOVING: Duration = Duration::from_micros(50);
 /// Samples the CPU on which readers run, for one serving thread.
 #[derive(Debug, Default)]
 pub(crate) struct ReaderCpu {
-    /// The thread sampled last, and its open file.
+    /// The thread sampled last, and its open `stat` file.
     reader: Option<(u32, File)>,
     /// The CPU on which that thread last ran.
     cpu: Option<usize>,
@@ -25,9 +25,9 @@ pub(crate) struct ReaderCpu {
 }
 
 impl ReaderCpu {
-    /// The CPU of the thread `tid`; `None` if it cannot be determined (a thread that has ended, one
-    /// in another PID namespace, `/proc` inaccessible). `here` is the CPU of the caller, `now_ns`
-    /// the time.
+    /// The CPU of the thread `tid`; `None` if it cannot be determined (the thread has ended or is
+    /// in another PID namespace, or `/proc` is inaccessible). `here` is the CPU of the caller,
+    /// `now_ns` the time.
     pub(crate) fn sample(&mut self, tid: u32, here: usize, now_ns: u64) -> Option<usize> {
         self.cpu = self.read(tid);
         let pause = match self.cpu {

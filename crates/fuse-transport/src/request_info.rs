@@ -15,7 +15,7 @@ pub struct Caller {
     pub pid: u32,
     /// When a thread took the request, in ns of CLOCK_MONOTONIC.
     pub taken_ns: u64,
-    /// Whether the request was tried before and then waited for the data that it lacked.
+    /// Whether the request has been tried before, and has since waited for the data that it lacked.
     pub repeats: bool,
 }
 

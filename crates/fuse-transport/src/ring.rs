@@ -6,8 +6,8 @@
 //!   returned last; `entry_order.rs` makes sure that this is the channel's entry;
 //! * the overflow channel, with an entry in the queue of **every possible** CPU. Its entries
 //!   complete the rings: without them the kernel would make every request wait. The overflow
-//!   channel takes requests that a busy CPU's entry cannot, and stands in for CPUs whose thread has
-//!   not started yet or is gone, so that every queue always has a thread.
+//!   channel takes requests that arrive while a CPU's own entry is in use, and stands in for CPUs
+//!   whose thread has not started yet or is gone, so that every queue always has a thread.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -136,7 +136,7 @@ impl Serve for RingChannel {
         let _ = self.ring.flush();
     }
 
-    /// Submits the last reply and sleeps for the next request, with one system call.
+    /// Submits the last reply and sleeps until the next request, with one system call.
     fn wait(&mut self) -> Ready {
         self.own_queue().inspect(|queue| queue.end());
         let entered = fail_points::check_now("enter").map_err(io::Error::from);
@@ -238,7 +238,7 @@ impl RingChannel {
         }
     }
 
-    /// Sleeps after a temporary error.
+    /// Sleeps after a temporary error; returns false for any other error.
     fn passes(&mut self, error: &io::Error) -> bool {
         let errno = Errno::from_io_error(error);
         errno.is_some_and(|errno| self.back_off.passes(errno))
@@ -250,7 +250,7 @@ impl RingChannel {
     }
 
     /// Serves the requests left in the ring. A thread ends before its mount only if its CPU goes
-    /// offline; then nothing new comes to this queue, but a request may be in progress.
+    /// offline; in that case no new request comes to this queue, but one may be in progress.
     fn finish(&mut self) {
         for _ in 0..LAST_ROUNDS {
             match self.ring.poll() {

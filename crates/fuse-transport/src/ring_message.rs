@@ -76,7 +76,7 @@ pub(crate) fn answer_message(
     let answered = Timing::now(connection.filesystem());
     let (error, sent) = match answer {
         Answer::Error(errno) => (-errno.raw_os_error(), 0),
-        // Requests without an answer arrive on the device; a ring entry always needs one.
+        // Requests without an answer arrive on the device; a ring entry always needs an answer.
         Answer::Silent => (0, 0),
         Answer::Reply => (0, reply.length()),
     };

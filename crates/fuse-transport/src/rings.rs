@@ -23,7 +23,8 @@ pub(crate) type Entries = (u16, usize);
 /// Rings that no thread uses yet: each is taken once.
 #[derive(Debug)]
 pub struct Rings {
-    /// One ring per CPU, each with [`ENTRIES`] entries. Empty if no thread serves a single CPU.
+    /// One ring per CPU, each with [`ENTRIES`] entries. Empty if there are no threads that each
+    /// serve one CPU.
     cpus: Vec<PiMutex<Option<DisabledRing>>>,
     /// Number of queues, one for each possible CPU: the kernel uses no ring until every queue has
     /// an entry.

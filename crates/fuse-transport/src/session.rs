@@ -184,7 +184,7 @@ impl Session {
         }))
     }
 
-    /// The agreed parameters of the handshake.
+    /// The parameters agreed on in the handshake.
     pub fn protocol(&self) -> Protocol {
         self.connection.protocol()
     }
@@ -276,7 +276,7 @@ impl Session {
         self.connection.statistics()
     }
 
-    /// Whether a channel has seen the end: unmounted, aborted, or the device failed.
+    /// Whether a channel has seen the mount end: it was unmounted or aborted, or the device failed.
     pub fn ended(&self) -> bool {
         self.connection.ended()
     }
@@ -311,7 +311,7 @@ fn shake_hands(
         let (header, init) = parse_init(&buffer[..length])?;
         let (out, verdict) = negotiate(&init, config, io_uring, page);
         if verdict == Verdict::TooOld {
-            // EPROTO ends the mount; accesses of all programs fail immediately.
+            // EPROTO ends the mount; accesses by all programs fail immediately.
             send(device, &header, -Errno::PROTO.raw_os_error(), &[])?;
             return Err(Error::TooOld {
                 major: init.major,

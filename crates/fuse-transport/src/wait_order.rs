@@ -51,8 +51,8 @@ impl Waiter {
         )
     }
 
-    /// Moves this waiter after all others. A request that arrives in between is found by the
-    /// registration, which checks the device.
+    /// Moves this waiter after all others. A request that arrives in between is not missed, because
+    /// registering a waiter checks the device.
     fn move_to_end(&self) -> Result<(), Errno> {
         epoll::delete(&self.epoll, &self.device)?;
         self.register()
@@ -66,10 +66,10 @@ pub(crate) struct WaitOrder {
     first: AtomicUsize,
     /// Atomic. Set while a thread determines where its reader runs, and reorders the waiters.
     following: AtomicBool,
-    /// Atomic. Earliest time, in ns, at which a thread may do this again.
+    /// Atomic. Earliest time, in ns, at which a thread may follow its reader again.
     next_ns: AtomicU64,
-    /// Atomic. Number of waiters. With only one, the thread does not sample, because no other could
-    /// answer.
+    /// Atomic. Number of waiters. With only one, its thread takes no samples, because no other
+    /// thread could answer.
     count: AtomicUsize,
     /// Guarded by its own lock. The waiters in the kernel's order.
     waiters: PiMutex<Vec<Arc<Waiter>>>,
@@ -158,8 +158,8 @@ mod tests {
     use rustix::event::epoll::CreateFlags;
     use sys::eventfd::EventFd;
 
-    /// A waiter on an eventfd instead of the device: the order of exclusive waiters is that of any
-    /// wait queue.
+    /// A waiter on an eventfd instead of the device: the order of exclusive waiters is the same in
+    /// every wait queue.
     fn waiter(device: &EventFd, cpu: usize) -> Arc<Waiter> {
         use std::os::fd::AsFd;
         Arc::new(Waiter {
@@ -203,7 +203,7 @@ mod tests {
     fn what_takes_long_pauses_for_longer_within_a_bound() {
         let (device, order) = (EventFd::new().unwrap(), WaitOrder::new());
         (0..2).for_each(|cpu| order.add(&waiter(&device, cpu)).unwrap());
-        // The earliest time for the next thread, after one that took this long.
+        // The pause after following that took this long.
         let next = |took: u64| {
             order.next_ns.store(0, Ordering::Relaxed);
             assert!(order.begin_following(1000));

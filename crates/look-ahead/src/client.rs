@@ -1,6 +1,6 @@
-//! The operations that any client of a mount can perform, below a directory that is its root. Paths
-//! are bytes from profiles and from the ring, which are not trusted: they cannot lead out of the
-//! mount, and only directories and regular files are opened.
+//! Operations that any client can perform in a mount, whose root directory the caller supplies.
+//! Paths are bytes from profiles and from the ring, which are not trusted: they cannot lead out of
+//! the mount, and only directories and regular files are opened.
 
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
@@ -12,10 +12,10 @@ use rustix::io::{Errno, Result};
 
 use crate::events::Inode;
 
-/// The kernel requests as many bytes of entries at a time as the program has room for.
+/// Size of the buffer for listings; the kernel requests as many bytes of entries at a time as fit.
 const ENTRIES_BYTES: usize = 256 << 10;
 
-/// Maximum number of directory entries read: an image may repeat them endlessly.
+/// Maximum number of directory entries that are read, because an image may repeat them endlessly.
 const MOST_ENTRIES: usize = 1 << 16;
 
 /// Buffer for listings; one per thread.

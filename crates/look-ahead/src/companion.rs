@@ -2,8 +2,8 @@
 //! directories ahead of a walk.
 //!
 //! A launch begins when a program is read from its beginning. The programs that were launched from
-//! one of the last mounts are replayed immediately; if there are none, nothing is read, and the
-//! replay of a program begins with its launch.
+//! one of the last mounts are replayed immediately; if there are none, nothing is read ahead until
+//! a known program is launched.
 
 mod knowledge;
 mod launches;
@@ -52,7 +52,7 @@ pub struct Companion {
     store: Box<dyn Store>,
     settings: Settings,
     names: Names,
-    /// The content of the file when it was last read; other mounts write to the file too.
+    /// The content of the profile file when it was last read; other mounts write to the file too.
     learned: Learned,
     image: ImageIdentity,
     launch: Option<Launch>,
@@ -67,13 +67,14 @@ pub struct Companion {
     replays: Vec<Arc<Replay>>,
     turns: Arc<Turns>,
     read_ahead: Arc<KernelReadAhead>,
-    /// Programs that are replayed.
+    /// Programs whose replay has begun.
     replayed: HashSet<Vec<u8>>,
-    /// The knowledge that came with the image, and the replays based on it, until it is known
-    /// whether they fit.
+    /// The profiles that came with the image.
     travelling: Travelling,
+    /// Those of them that may still turn out not to match the mount's files, with their replays.
     unproved: Vec<(Known, Arc<Replay>)>,
-    /// The number of announcements at the last request, and the number of requests.
+    /// How many profiles had been announced when one was last requested, and the number of
+    /// requests.
     arrivals: (u64, usize),
     has_looked_inside: bool,
     /// Programs that were launched from this mount, and how many windows their last launch had to
@@ -186,7 +187,7 @@ impl Companion {
         self.publish();
     }
 
-    /// Reports a fault in a profile that came with the image; learning does not need one.
+    /// Reports a fault in a profile that came with the image. It does not prevent learning.
     fn complain(&mut self, line: String) {
         self.store.note(&line);
         self.trouble = Some(line);

@@ -24,7 +24,7 @@ pub struct Inode {
     pub ino: u64,
     /// Type and permissions.
     pub mode: u32,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
 }
 
@@ -35,7 +35,7 @@ pub struct Events {
     wake: EventFd,
 }
 
-/// The numbers of one record.
+/// What one record contains.
 #[derive(Clone, Copy, Default)]
 struct Record<'n> {
     kind: u8,
@@ -47,16 +47,15 @@ struct Record<'n> {
 impl Events {
     /// Creates a file for [`map`](Self::map), which must be kept for later servers and companions.
     ///
-    /// # Errors
-    /// No memory, or no descriptor is left.
+    /// # Errors There is no memory or no file descriptor left.
     pub fn create() -> io::Result<OwnedFd> {
         Shared::create()
     }
 
     /// Maps the file from [`create`](Self::create). `wake` is an eventfd.
     ///
-    /// # Errors
-    /// The kernel refuses to map the file, or it is another file.
+    /// # Errors The kernel refuses to map the file, or the file is not one from
+    /// [`create`](Self::create).
     pub fn map(file: BorrowedFd<'_>, wake: OwnedFd) -> io::Result<Self> {
         Ok(Self {
             shared: Shared::map(file)?,
@@ -65,7 +64,7 @@ impl Events {
     }
 
     /// Call this before the mount is served: sets the inode number of its root, the name of the
-    /// file that holds what its launches have taught, and the image.
+    /// file with its learned launches, and the identity of its image.
     pub fn describe(&self, root: u64, file: &str, image: &ImageIdentity) {
         self.shared.set(ROOT, root);
         let set = |length: usize, at: usize, text: &str, most: usize| {
@@ -87,13 +86,13 @@ impl Events {
         self.shared.set(INSIDE, word);
     }
 
-    /// Records all requests from now on, until the companion has seen enough: any file begins a
-    /// launch.
+    /// Records all requests from now on, until the companion has seen enough. Used when reading any
+    /// file begins a launch.
     pub fn record(&self) {
         self.shared.set(RECORDS, 1);
     }
 
-    /// Whether a launch is in progress, whose requests are recorded.
+    /// Whether a launch is in progress, so that requests are recorded.
     pub fn records(&self) -> bool {
         self.shared.get(RECORDS) != 0
     }
@@ -146,8 +145,8 @@ impl Events {
         }
     }
 
-    /// Notes that a reader waits for the network: this time counts neither for the launch nor for
-    /// the quiet at its end.
+    /// Notes that a reader waits for the network: this time counts neither as part of the launch
+    /// nor as the quiet time that ends it.
     pub fn waits(&self) {
         if self.shared.get(RECORDS) != 0 {
             self.add_numbers(WAITS, [0; 3], false);
@@ -172,7 +171,7 @@ impl Events {
 
     /// The parts of files that the companion is about to read, starting with the one after `seen`:
     /// an inode number, first byte and length. The companion may have written arbitrary values.
-    /// Advances `seen` to their end.
+    /// Advances `seen` past them.
     pub fn parts(&self, seen: &mut u64) -> Vec<(u64, u64, u64)> {
         let count = self.shared.word(PARTS).load(Ordering::Acquire);
         let first = count.saturating_sub(MOST_PARTS).max((*seen).min(count));

@@ -76,8 +76,8 @@ impl Places<'_> {
         listed.into_keys().collect()
     }
 
-    /// Adds the lookups of names, except for those of files that are read, which are found when
-    /// they are opened, and of entries in listed directories.
+    /// Adds the lookups of names. Files that are read need none, since opening a file looks it up,
+    /// and neither do entries of listed directories.
     fn look_up(&self, builder: &mut Builder, listed: &HashSet<u64>) {
         for looked_up in &self.recording.names {
             let is_known = looked_up.found.is_some_and(|found| {
@@ -165,7 +165,7 @@ file 1 lib/many/x
 read 4 0
 ";
         let text = profile(&recording, &place).to_text();
-        // Directories on the way may be looked up as well.
+        // Directories on the path to a file may be looked up as well.
         let text = text.replace("name 0 lib\n", "");
         assert_eq!(text, expected);
     }

@@ -1,4 +1,4 @@
-//! The names of inodes, from the lookups that brought them to the kernel.
+//! The names of inodes, taken from the lookups by which the kernel found the inodes.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -7,7 +7,7 @@ use crate::client;
 use crate::events::Inode;
 use crate::learning::joined;
 
-/// Maximum number of names remembered: too few for a walk of a large tree.
+/// Maximum number of names remembered: fewer than a walk of a large tree looks up.
 const MOST: usize = 1 << 15;
 
 /// Maximum number of levels of parent directories that are followed.

@@ -60,7 +60,7 @@ pub struct Reader {
     places: Arc<AtomicU64>,
 }
 
-/// Informs the server that a thread belongs to the companion, and what it is about to read.
+/// Tells the server which threads belong to the companion, and what they are about to read.
 pub(crate) struct Registrar {
     shared: Arc<Shared>,
     places: Arc<AtomicU64>,
@@ -84,7 +84,8 @@ impl Registrar {
             .set(THREADS + self.place, u64::from(number.unsigned_abs()));
     }
 
-    /// Announces the read of a part of a file: for a file at a URL, parts are fetched together.
+    /// Announces the read of a part of a file, so that the parts of a file at a URL are fetched
+    /// together.
     pub(crate) fn will_read(&self, ino: u64, offset: u64, length: u64) {
         let place = self.shared.word(PARTS).fetch_add(1, Ordering::AcqRel) % MOST_PARTS;
         let at = PARTS_AT + place as usize * PART;
@@ -95,7 +96,7 @@ impl Registrar {
 }
 
 impl AsFd for Reader {
-    /// Readable when the companion has been woken.
+    /// The descriptor becomes readable when the server wakes the companion.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
     }
@@ -104,8 +105,7 @@ impl AsFd for Reader {
 impl Reader {
     /// Maps the file from [`Events::create`](crate::Events::create). `wake` is an eventfd.
     ///
-    /// # Errors
-    /// The kernel refuses to map the file, or it is another file.
+    /// # Errors The kernel refuses to map the file, or the file was not created by that function.
     pub fn map(file: BorrowedFd<'_>, wake: OwnedFd) -> io::Result<Self> {
         Ok(Self {
             shared: Arc::new(Shared::map(file)?),
@@ -300,7 +300,8 @@ impl Reader {
         self.shared.set(SLEEPS, level);
         fence(Ordering::SeqCst);
         let is_empty = self.shared.get(HEAD) == self.shared.get(TAIL);
-        // An incomplete record does not wake anyone twice.
+        // Do not sleep while a record is incomplete: its completion may wake nobody, and the
+        // wake-ups of later records are already spent.
         is_empty && self.incomplete.is_none()
     }
 

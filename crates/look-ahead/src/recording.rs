@@ -6,7 +6,7 @@ use launch_profile::{PAGE, PAGES_PER_WINDOW, limits};
 
 /// A file with fewer windows (less than 2 MiB) does not show how it was read.
 const MANY_WINDOWS: usize = 16;
-/// Requests for neighbouring windows may overtake each other by this many.
+/// Requests for neighbouring windows may overtake each other by up to this many windows.
 const OVERTAKEN: u32 = 3;
 
 /// Pages of one window of a file.
@@ -122,7 +122,7 @@ impl Recording {
     }
 }
 
-/// Whether windows cover at least three quarters of a file; the others were replayed.
+/// Whether windows cover at least three quarters of a file; the rest may have been replayed.
 fn are_most(windows: &[&RawWindow], length: u64) -> bool {
     let pages = |window: &&RawWindow| u64::from(window.pages.count_ones());
     4 * windows.iter().map(pages).sum::<u64>() >= 3 * length.div_ceil(PAGE)

@@ -1,10 +1,10 @@
-//! Replays a launch profile as a client of the mount: the kernel then has names and pages before
+//! Replays a launch profile as a client of the mount, so that the kernel has names and pages before
 //! the launch requests them.
 //!
-//! Its steps are done in order, by the threads of [`Turns`](crate::turns::Turns). If a reader is
-//! faster, the replay skips the reader's window and continues after it. A program that uses cached
-//! names and pages sends no request, so the use is invisible. Therefore some windows, the probes,
-//! are left out: a request for one shows that the launch still follows the profile.
+//! The steps of a replay are done in order, by the threads of [`Turns`](crate::turns::Turns). If a
+//! reader is faster, the replay skips the reader's window and continues after it. A program that
+//! uses cached names and pages sends no request, so the use is invisible. Therefore some windows,
+//! the probes, are left out: a request for one shows that the launch still follows the profile.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -20,14 +20,14 @@ use serde_json::{Value, json};
 use crate::client::{self, Room};
 use crate::reader::Registrar;
 
-/// One window in this many is a probe, except for the first ones.
+/// Number of windows from one probe to the next, and from the beginning to the first probe.
 const PROBE_EVERY: usize = 32;
 
 /// A reader up to this many steps ahead has overtaken the replay; one farther away is unrelated.
 const OVERTAKING: usize = 24;
 
-/// Bytes that are read ahead at a time. No kernel takes less, and over `/dev/fuse` more would
-/// become several requests.
+/// Bounds of the number of bytes that one call reads ahead. Every kernel accepts the lower one, and
+/// over `/dev/fuse` longer calls would become several requests.
 const LEAST: u64 = 128 << 10;
 const MOST: u64 = 256 << 10;
 
@@ -59,7 +59,8 @@ pub(crate) struct Replay {
     files: Vec<File>,
     /// Set at start: indices of files by path.
     by_path: HashMap<Vec<u8>, usize>,
-    /// Set at start: for each window of a file, the item and the position in it.
+    /// Set at start: for each window of a file, the item that reads it, and its position in that
+    /// item.
     places: HashMap<(usize, u32), (usize, usize)>,
     next: AtomicUsize,
     /// Set at start.
@@ -119,7 +120,7 @@ impl KernelReadAhead {
 enum Item {
     List(Vec<u8>),
     LookUp(Vec<u8>),
-    /// Find the inode of a file that is left to the launch.
+    /// Find the inode of a file whose content is left to the launch.
     Find(usize),
     /// Read windows of a file together.
     Read(usize, Vec<Part>),
@@ -193,7 +194,7 @@ impl Replay {
                     if window.number == 0 && this.files[file].path == program {
                         window.pages &= !1;
                     }
-                    // A hostile profile may name one window twice.
+                    // A hostile profile may name the same window twice.
                     if this.places.contains_key(&(file, window.number)) {
                         continue;
                     }
@@ -412,7 +413,7 @@ impl Replay {
         Ok(bytes)
     }
 
-    /// Informs the server which parts of a file follow.
+    /// Tells the server which parts of a file will be read next.
     fn tell(&self, number: usize, ino: u64, tells: &Registrar) {
         let File { items, size, .. } = &self.files[number];
         let parts = items.iter().flat_map(|place| self.parts(*place));

@@ -1,8 +1,8 @@
 //! The layout of the memory that a server and its companion share.
 //!
-//! The ring has slots of eight words. A record takes one or more of them: a header, the time, three
-//! numbers, and a name. Its header is written last; it contains the slot's position, counted over
-//! all laps, which shows that the record is complete.
+//! The ring has slots of eight words. A record takes one or more slots and consists of a header,
+//! the time, three numbers, and a name. Its header is written last; it contains the slot's
+//! position, counted over all laps, which shows that the record is complete.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -33,8 +33,8 @@ pub(crate) const TAIL: usize = 8;
 pub(crate) const SLEEPS: usize = 16;
 /// The number of records for which there was no room.
 pub(crate) const DROPPED: usize = 17;
-/// The words from here on are read with each request, and seldom written. Not 0 if no companion
-/// will come.
+/// Not 0 if no companion will come. The words from here on are read at each request, and seldom
+/// written.
 pub(crate) const CLOSED: usize = 24;
 /// Not 0 while a launch is in progress and all requests are recorded.
 pub(crate) const RECORDS: usize = 25;
@@ -44,7 +44,7 @@ pub(crate) const ROOT: usize = 32;
 pub(crate) const FILE_LENGTH: usize = 33;
 pub(crate) const FILE_AT: usize = 40;
 pub(crate) const FILE_BYTES: usize = 128;
-/// Thread numbers of the companion: a cache line. 0 marks an empty place.
+/// IDs of the companion's threads, in one cache line. 0 marks an empty place.
 pub(crate) const THREADS: usize = 56;
 pub(crate) const MOST_THREADS: usize = 8;
 /// Figures of the companion: a version, odd while they are written, their length in bytes, and

@@ -1,4 +1,4 @@
-//! The surroundings that a companion's process provides.
+//! What a companion needs from the process that runs it.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -10,10 +10,10 @@ use crate::travelling::Origin;
 pub trait Mount: Send + Sync {
     /// The root directory, or `None` if the mount is gone.
     fn root(&self) -> Option<Arc<OwnedFd>>;
-    /// Reports an event of poll(2) (`POLLPRI`) when the mount may be gone; `None` while the root is
-    /// not kept.
+    /// A file for which poll(2) reports `POLLPRI` when the mount may be gone; `None` while the root
+    /// is not kept.
     fn changes(&self) -> Option<Arc<File>>;
-    /// The root until it is released, even if the mount is gone.
+    /// The root directory if it is kept, even if the mount is gone.
     fn kept(&self) -> Option<Arc<OwnedFd>>;
     /// Whether the mount is known to be gone; with `look`, checks now.
     fn is_gone(&self, look: bool) -> bool;
@@ -50,9 +50,9 @@ pub struct Settings {
     /// Whether any file that is read, rather than only a program, begins the first launch of the
     /// mount.
     pub any_file: bool,
-    /// With `any_file`: whether there is no other launch.
+    /// With `any_file`: whether the mount's first launch is its only one.
     pub one_launch: bool,
-    /// Whether the user named the file: if so, a file that is something else is left alone.
+    /// Whether the user named the file: if so, a file that is not a profile is left alone.
     pub is_named: bool,
     /// Whether launches may be replayed, although that may fetch from a URL.
     pub replays: bool,

@@ -1,5 +1,5 @@
-//! Profiles that came with the image: beside it, or in the mount itself. What was learned here
-//! takes precedence, and a program whose profile launches contradict is forgotten.
+//! Profiles that came with the image: beside it, or in the mount itself. Profiles learned on this
+//! machine take precedence, and a profile that launches contradict is forgotten.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -11,7 +11,7 @@ use rustix::io::Errno;
 /// Name of a profile in the root directory of a mount.
 pub const PATH_IN_MOUNT: &str = ".erofast-launches";
 
-/// The origin of a profile, by its name in the counters.
+/// Where a profile came from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Origin {
     /// The profile was learned on this machine.
@@ -95,7 +95,7 @@ impl Travelling {
         let about = |what: &dyn std::fmt::Display| format!("{}: {what}", origin.subject());
         let mut bytes = Vec::new();
         let most = limits::TRAVELLING_BYTES as u64 + 1;
-        // An earlier companion may have read it.
+        // An earlier companion may have read from it.
         let read = file.rewind();
         let read = read.and_then(|()| file.take(most).read_to_end(&mut bytes));
         // A handle opened with O_PATH is passed for anything that is not a regular file or may not
@@ -109,7 +109,7 @@ impl Travelling {
         for program in learned.programs {
             let has_some = !program.profile.windows.is_empty();
             if has_some && self.paths.insert(program.path.clone()) {
-                // The use of a program elsewhere says nothing about this machine.
+                // How a program is used elsewhere says nothing about this machine.
                 let program = Program {
                     launches: 0,
                     idle_mounts: 0,

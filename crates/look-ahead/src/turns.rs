@@ -1,6 +1,7 @@
 //! Decides which replay goes first: that of the program that was launched last. A mount may replay
-//! many programs, with two threads for all steps. Steps for programs that nobody has launched wait
-//! while a launch is under way, since they would take its CPUs and its network.
+//! many programs, whose steps are all done by two threads. Steps for programs that nobody has
+//! launched wait while a launch is under way, since they would take CPUs and network bandwidth from
+//! it.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -24,11 +25,11 @@ pub(crate) struct Turns {
 /// Guarded by the lock of [`Turns`].
 #[derive(Debug, Default)]
 struct State {
-    /// In the order of their turns.
+    /// The replays, in the order of their turns.
     queue: VecDeque<Turn>,
     /// Threads that have not ended.
     threads: usize,
-    /// Whether only replays of launched programs have turns.
+    /// Whether only replays of launched programs get turns.
     is_held: bool,
 }
 
@@ -54,7 +55,7 @@ impl Turns {
         self.changed.notify_all();
     }
 
-    /// Called when the program of these replays was launched: they go first.
+    /// Called when a program is launched: moves the replays of it to the front.
     pub(crate) fn launched(&self, is_of_program: impl Fn(&Replay) -> bool) {
         let mut state = self.state.lock();
         let (first, others): (VecDeque<Turn>, _) = std::mem::take(&mut state.queue)
@@ -109,7 +110,7 @@ impl Turns {
             let next = match self.next() {
                 Next::Step(next) => next,
                 Next::Wait => {
-                    // An open file would keep alive the filesystem of a mount that has gone.
+                    // An open file would keep the filesystem alive although its mount is gone.
                     last = None;
                     self.wait();
                     continue;
@@ -196,7 +197,7 @@ mod tests {
         (0..steps).map(step).collect()
     }
 
-    /// Each has three steps: a listing of the root, and two reads.
+    /// Each replay has three steps: a listing of the root, and two reads.
     fn of(names: &[&str]) -> Turns {
         let turns = Turns::default();
         for name in names {
@@ -215,7 +216,7 @@ mod tests {
         assert_eq!(order(&turns, 1), ["a"]);
         turns.launched(|replay| replay.program() == b"b");
         assert_eq!(order(&turns, 1), ["b"]);
-        // Known only when it is launched.
+        // This program becomes known only when it is launched.
         turns.add(Arc::new(replay_of("c", [0, 9].into_iter())), true);
         assert_eq!(order(&turns, 8), ["c", "c", "c", "b", "b", "a", "a", "end"]);
     }

@@ -23,7 +23,7 @@ impl Course {
     }
 }
 
-/// Creates bytes that compress like a program: repeated words, numbers, runs, some noise.
+/// Creates bytes that compress like those of a program: repeated words, numbers, runs, some noise.
 pub fn sample(length: usize, seed: u64) -> Vec<u8> {
     let mut course = Course::new(seed);
     let mut bytes = Vec::with_capacity(length + 64);

@@ -34,7 +34,7 @@ const MOST_SLOTS: u64 = 1 << 16;
 /// Maximum number of marked entries passed over before one of them is evicted. If all entries of a
 /// large table were marked, a search for an unmarked one would take milliseconds.
 const MOST_PASSED: usize = 64;
-/// Number of entries evicted before other threads get their turn: one large value replaces
+/// Number of entries evicted before other threads get their turn: one large value may replace
 /// thousands of small ones.
 const MOST_IN_A_ROW: usize = 32;
 
@@ -226,7 +226,7 @@ impl<K: Hash + Eq, V> ReadCache<K, V> {
     }
 }
 
-/// Selects a slot for a new entry: one with an old entry of the same key, a free one, or one whose
+/// Selects a slot for a new entry: one with an old entry for the same key, a free one, or one whose
 /// entry is unmarked. Other entries of the set lose their marks.
 fn slot_for<K: Eq, V>(set: &[Slot<K, V>], tag: u32, key: &K) -> usize {
     let same = set.iter().position(|slot| slot.holds(tag, key));

@@ -11,7 +11,7 @@ use crate::request::budget::Request;
 const MAGIC: [u8; 4] = 0xE0F5_E1E2_u32.to_le_bytes();
 /// Offset of the superblock in an image (`EROFS_SUPER_OFFSET`).
 const SUPERBLOCK: u64 = 1024;
-/// Images begin at multiples of a sector, even within a partition or an archive.
+/// Images begin at multiples of the sector size, even within a partition or an archive.
 const STEP: u64 = 512;
 /// Maximum number of bytes searched. If the image begins later, the user must specify the offset.
 const LIMIT: u64 = 256 << 20;

@@ -24,8 +24,8 @@ use crate::remote;
 use crate::request::budget::Request;
 use crate::request::missing::Missing;
 
-/// Maximum number of times that a read may be interrupted. Reading threads block signals, or end
-/// after a few, but the underlying filesystem could return EINTR forever.
+/// Maximum number of times that a read may be interrupted. Threads that read either block signals
+/// or exit after receiving a few, but the underlying filesystem could return EINTR forever.
 const INTERRUPTED: u32 = 100;
 
 /// A file or block device that holds an image, or one of its extra devices.
@@ -71,7 +71,7 @@ pub(crate) fn read_small_file(path: &Path, limit: u64, open: OpenFile<'_>) -> io
         return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
     }
     let mut bytes = vec![0; file.metadata()?.len().min(limit) as usize];
-    // Successive servers share the file's position, so it is not used.
+    // Successive servers share the file's position, so this read does not use it.
     FileExt::read_exact_at(&file, &mut bytes, 0)?;
     Ok(bytes)
 }
@@ -193,13 +193,13 @@ impl Device {
         }
     }
 
-    /// Makes the cache drop a file at a URL that is not an image. Only a hint.
+    /// Makes the cache drop the file if it is at a URL, because it is not an image. Only a hint.
     pub(crate) fn discard(&self) {
         let _ = self.remote().map(|file| file.discard());
     }
 
-    /// Makes the cache drop bytes of a file at a URL that do not match their hash, so that they are
-    /// fetched again. Only a hint.
+    /// Makes the cache drop bytes that do not match their hash, so that they are fetched again, if
+    /// the file is at a URL. Only a hint.
     pub(crate) fn forget(&self, request: &Request<'_>, range: Range<u64>) {
         if let Some(file) = self.remote() {
             let at = |position: u64| self.base.saturating_add(position);
@@ -247,16 +247,17 @@ impl Device {
             let what = "neither a regular file nor a block device";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
-        // The length of a block device is the position of its end; its inode does not record it.
+        // The length of a block device is found by seeking to its end; its inode does not record
+        // it.
         let position = file.stream_position()?;
         let end = file.seek(SeekFrom::End(0))?;
-        // A file that the caller opened shares its position with us.
+        // The caller may use the position of a file that it opened, so restore it.
         file.seek(SeekFrom::Start(position))?;
         Self::new(Storage::Local(Arc::new(file)), path, base, end)
     }
 
     /// Fills `buf` from `offset`. If the bytes are not cached, the kernel is advised of the whole
-    /// range before this thread starts to wait for its beginning.
+    /// range before this thread starts to wait for the first of them.
     pub(crate) fn fetch(
         &self,
         request: &Request<'_>,

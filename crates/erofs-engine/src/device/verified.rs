@@ -22,7 +22,7 @@ use crate::request::missing::Missing;
 /// Bytes verified per step of [`StoredDevice::scan`].
 const SCAN: u64 = 1 << 20;
 
-/// Bytes covering a tree's superblock and its first block.
+/// Number of bytes that cover a tree's superblock and first block.
 const TOP: u64 = 2 * MAX_BLOCK_SIZE as u64;
 
 /// A device, and its hash tree if there is one. All stored bytes of an image are read through this
@@ -242,9 +242,9 @@ impl StoredDevice {
         }
     }
 
-    /// Reads whole blocks into `buf` and verifies them there: the verified bytes are the ones
-    /// decoded, even if the file changes meanwhile. The reader may want only a part of the first
-    /// and last block.
+    /// Reads whole blocks into `buf` and verifies them there, so that the bytes that are decoded
+    /// are the verified ones even if the file changes meanwhile. The reader may want only a part of
+    /// the first and last block.
     fn verify(
         &self,
         Verified { tree, hashes }: &Verified,

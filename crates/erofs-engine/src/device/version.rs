@@ -14,7 +14,7 @@ pub struct Version {
     size: u64,
     /// Modification time in seconds and nanoseconds.
     modified: (i64, i64),
-    /// Time of the last status change, like `modified`.
+    /// Time of the last status change, in the same form as `modified`.
     status_changed: (i64, i64),
 }
 

@@ -1,8 +1,8 @@
 //! The content of directories, in cached windows.
 //!
 //! The format reads directories block by block. Without this cache each block would cost a system
-//! call, or the decoding of the pcluster or fragment around it if the pcluster cache is small, or
-//! smaller than the pcluster.
+//! call or, if the pcluster cache is too small, the decoding of the pcluster or fragment that
+//! contains the block.
 
 use std::io;
 

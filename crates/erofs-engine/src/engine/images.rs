@@ -94,7 +94,7 @@ impl Images {
     }
 }
 
-/// An image's position in the tree, while it is read.
+/// An image's position in the tree, while the image is opened.
 struct Place<'a> {
     above: &'a [DataPath],
     /// Number of images in the tree.

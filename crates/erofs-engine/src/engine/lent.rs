@@ -3,9 +3,8 @@
 //! An archive may name a file but not its directory, or the directory after the file. A runtime
 //! that unpacks it creates the directory for the file, and gives it the attributes of the directory
 //! at the same path in the next layer below that has this path. The runtime looks at each layer
-//! separately: entries that layers hide from each other still count, and symbolic links are
-//! resolved within their layer. (Fact: `mkparent` in the package `archive` of containerd 1.6 and
-//! 2.1.)
+//! separately: entries that another layer hides still count, and symbolic links are resolved within
+//! their layer. (See `mkparent` in the package `archive` of containerd 1.6 and 2.1.)
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Directories in a tree of several images: looks up names in one image after the other.
+//! Looks up and lists names in the directories of a tree of several images, one image after the
+//! other.
 //!
 //! The rules are in `layers/`. A directory is found by its number, which is that of its topmost
 //! part. If a directory is no longer cached, or was announced to the kernel by an earlier server,
@@ -20,10 +21,11 @@ use crate::request::RequestKey;
 use crate::request::budget::Request;
 use crate::{EachItem, Error, FileFault};
 
-/// Maximum depth of directories that are followed: that of the longest path.
+/// Maximum depth of directories that are followed, which is that of the longest path.
 const DEPTH: usize = 2048;
 
-/// Maximum number of directories searched to find one that its own path does not lead to.
+/// Maximum number of directories searched to find one that cannot be reached by its path in its own
+/// image.
 const MOST_SEARCHED: usize = 1 << 14;
 
 /// Number of entries read at a time from one image's directory.
@@ -37,11 +39,11 @@ enum Child {
     Directory(Arc<MergedDirectory>),
 }
 
-/// The marks on one image's directory that apply to the directories below it.
+/// The marks on one image's directory that apply to the directories in the images below.
 #[derive(Default)]
 pub(super) struct Marks {
     hides: bool,
-    /// The path of those directories, and whether it starts at the root.
+    /// The path of those directories, and whether the path starts at the root.
     redirect: Option<(Vec<Vec<u8>>, bool)>,
 }
 
@@ -274,8 +276,9 @@ impl Engine {
         })
     }
 
-    /// The entry of a directory under a name: from the first image that has the name or, for a
-    /// directory, from all images until one hides those below.
+    /// The entry of a directory under a name. A file is taken from the first image that has the
+    /// name; a directory is put together from all images that have it, until one hides the entries
+    /// below.
     fn child(
         &self,
         request: &Request<'_>,
@@ -288,7 +291,8 @@ impl Engine {
             below = rest;
             let found = match self.follow(request, first, &path) {
                 Err(error) if request.lacks() => {
-                    // Bytes missing for the other images are fetched together with these.
+                    // Continue, so that bytes missing from other images are fetched together with
+                    // these.
                     lacking = Err(error);
                     continue;
                 }
@@ -398,7 +402,8 @@ impl Engine {
         Ok(found)
     }
 
-    /// The entry of one image's directory under a name, and whether the entry hides those below.
+    /// The entry of one image's directory under a name, and whether the entry hides those in the
+    /// images below.
     pub(super) fn part_entry(
         &self,
         request: &Request<'_>,
@@ -446,7 +451,8 @@ impl Engine {
                     .is_some())
     }
 
-    /// One image's directory as a part of the tree, and its marks for the directories below.
+    /// One image's directory as a part of the tree, and its marks for the directories in the images
+    /// below.
     pub(super) fn part(
         &self,
         request: &Request<'_>,
@@ -496,7 +502,7 @@ impl Engine {
         let position = dir::seek(&content, block_size, overlay::TAR_PREFIX);
         let position = position.map_err(|error| self.error(inode.nid, error))?;
         let Some(position) = position else {
-            // The entries are not sorted, so each whiteout is searched for.
+            // The entries are not sorted: lookups must search for the whiteout of each name.
             return Ok(true);
         };
         let mut has_marks = false;

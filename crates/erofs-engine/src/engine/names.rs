@@ -72,8 +72,9 @@ impl Engine {
         number.ok_or_else(|| self.error(directory.nid, FileFault::Kind { what, errno }))
     }
 
-    /// Calls `each` for the entries of a directory from `position` (0: the beginning) on, in the
-    /// order of the image, until it breaks. Requests made by `each` have their own budgets.
+    /// Calls `each` for the entries of a directory in the order of the image, starting at
+    /// `position` (0 is the beginning), until `each` breaks. Requests made by `each` have their own
+    /// budgets.
     ///
     /// # Errors
     /// At the end of a listing that left out broken entries, the error of the first of them.
@@ -104,8 +105,8 @@ impl Engine {
         }
     }
 
-    /// Like [`Engine::read_dir`], but `each` receives broken entries too, which then cause no error
-    /// at the end.
+    /// Like [`Engine::read_dir`], but broken entries are passed to `each` instead of causing an
+    /// error at the end.
     pub fn read_dir_strict(
         &self,
         directory: &Inode,

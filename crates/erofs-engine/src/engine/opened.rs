@@ -59,7 +59,8 @@ type OpenOf<'o> = &'o dyn Fn(&OneImage, &Path) -> io::Result<File>;
 
 impl Opened {
     /// Opens the image and those below it with their extra devices, reserves the page pool, opens
-    /// the sources that show contended CPUs, and listens for CPUs that are added or removed.
+    /// the files that show whether CPUs are contended, and listens for CPUs that are added or
+    /// removed.
     ///
     /// # Errors
     /// One line that names the file.
@@ -108,7 +109,7 @@ impl Opened {
         Self::fetched(Some(Arc::new(device)), name, options)
     }
 
-    /// Opens the images. Starts a process that fetches files if any of them are at URLs.
+    /// Opens the images. Starts a process that fetches files if any file is at a URL.
     fn fetched(
         primary: Option<Arc<Device>>,
         path: &Path,
@@ -254,7 +255,7 @@ fn base(options: &EngineOptions) -> u64 {
     }
 }
 
-/// Opens the extra devices that the options name, or else those of the image's manifest.
+/// Opens the extra devices that the options name, or else those that the image's manifest lists.
 fn with_extra_devices(
     primary: Arc<Device>,
     options: &EngineOptions,

@@ -12,8 +12,8 @@ const SYMLINKS_MAX: usize = 40;
 
 impl Engine {
     /// The inode at `path`, from the root of the image. Empty components are ignored; `..` stops at
-    /// the root. Symlinks on the way are followed inside the image, but the last component only if
-    /// `follow` is true.
+    /// the root. Symlinks on the way are followed inside the image, but a symlink in the last
+    /// component only if `follow` is true.
     pub fn resolve(&self, path: &[u8], follow: bool) -> Result<Arc<Inode>, Error> {
         let request = self.waiting();
         let mut followed = 0;

@@ -1,9 +1,9 @@
 //! Merges names from directories of several images into one order.
 //!
-//! Each image has its directories sorted by name, so they are merged while they are read. A
-//! position in a listing is the place of its last entry in one image's directory. The name there
-//! determines where to continue in the others, so nothing has to be remembered between two parts of
-//! a listing.
+//! In each image, the entries of a directory are sorted by name, so directories are merged while
+//! they are read. A position in a listing is the place of its last entry in one image's directory.
+//! The name at that place determines where to continue in the other images' directories, so nothing
+//! has to be remembered between two parts of a listing.
 
 use std::collections::VecDeque;
 

@@ -14,7 +14,7 @@ use crate::{Error, FileFault};
 /// Maximum number of images in one tree: as many as seven bits can count.
 pub const MOST_IMAGES: usize = 128;
 
-/// The image number is below bit 63, which marks an inode in the metabox.
+/// The image number is directly below bit 63, which marks an inode in the metabox.
 const SHIFT: u32 = 56;
 
 /// The bits that hold the number of the image.
@@ -23,7 +23,6 @@ const IMAGE: Nid = (MOST_IMAGES as Nid - 1) << SHIFT;
 /// The numbering of inodes in one image, or among several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Numbers {
-    /// Number of images.
     count: u64,
     /// The bits that hold the number of the image; 0 for a single image.
     mask: Nid,

@@ -1,8 +1,8 @@
 //! The marks by which a layer hides entries below it; readers never see these marks.
 //!
-//! Facts: Documentation/filesystems/overlayfs.rst of the kernel for whiteouts, opaque directories,
-//! redirects and escaped attributes; the section on whiteouts of the OCI image layer specification
-//! for names that begin with `.wh.`.
+//! Whiteouts, opaque directories, redirects and escaped attributes are described in the kernel's
+//! Documentation/filesystems/overlayfs.rst, and names that begin with `.wh.` in the section on
+//! whiteouts of the OCI image layer specification.
 
 use std::borrow::Cow;
 
@@ -20,17 +20,18 @@ const LONGEST_NAME: usize = 255;
 /// Prefixes of overlayfs's own attributes: for mounts made by root, and by users.
 const ATTRIBUTES: [&[u8]; 2] = [b"trusted.overlay.", b"user.overlay."];
 
-/// Follows those prefixes in the name of an attribute that is meant for an overlay on top.
+/// Follows one of these prefixes in the name of an attribute that is meant for an overlayfs on top
+/// of this one.
 const ESCAPED: &[u8] = b"overlay.";
 
-/// Marks a directory that hides those below.
+/// Marks a directory that hides the directories of its name in the layers below.
 pub(crate) const OPAQUE: &[u8] = b"opaque";
 
 /// Marks an empty file as a whiteout.
 pub(crate) const WHITEOUT: &[u8] = b"whiteout";
 
-/// The path of a directory in the layers below, if it differs. As in overlayfs, only root's
-/// attribute is followed.
+/// The path of a directory in the layers below, if it has a different path there. As in overlayfs,
+/// only root's attribute is followed.
 pub(crate) const REDIRECT: &[u8] = b"trusted.overlay.redirect";
 
 /// Marks a file whose content is in a layer below.
@@ -81,7 +82,7 @@ pub(crate) fn is_listed_alone(name: &[u8]) -> bool {
 }
 
 /// Whether a directory passes the attribute on to an implied directory above it. As in containerd,
-/// attributes that only root reads are not passed on.
+/// attributes that only root can read are not passed on.
 pub(crate) fn is_lent(name: &[u8]) -> bool {
     !name.starts_with(b"trusted.")
 }
@@ -113,7 +114,8 @@ pub(crate) fn stored(name: &[u8]) -> Cow<'_, [u8]> {
     name.into()
 }
 
-/// Whether an inode hides entries of the same name below: a character device 0:0.
+/// Whether an inode is a whiteout (a character device 0:0), which hides entries of the same name in
+/// the layers below.
 pub(crate) fn is_whiteout(inode: &Inode) -> bool {
     inode.file_type() == FileType::CharDevice && inode.rdev == DeviceNumber::default()
 }

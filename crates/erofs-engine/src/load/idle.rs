@@ -19,7 +19,8 @@ const STALE: Duration = Duration::from_secs(1);
 /// Nanoseconds in a tick (USER_HZ is 100 on every architecture that Rust's std supports).
 const TICK_NS: u64 = 10_000_000;
 
-/// A program that reads from a mount takes about as much CPU time as its server.
+/// A program that reads from a mount takes about as much CPU time as the mount's server, so the
+/// server's time is doubled.
 const WITH_READERS: f64 = 2.0;
 /// A CPU is busy if its share of idle time is below `LITTLE` and other programs use more than
 /// `MUCH` of the CPU. It stops being busy at twice that idle time, or when other programs use half

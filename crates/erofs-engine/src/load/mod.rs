@@ -1,4 +1,5 @@
-//! The policy for contended CPUs: changes made while other programs keep the CPUs busy.
+//! The policy for contended CPUs: what the engine does differently while other programs keep the
+//! CPUs busy.
 //!
 //! A real-time worker answers immediately even if its CPU is contended. On an idle machine,
 //! however, the scheduler moves the reader that it wakes to another CPU, which costs more than
@@ -172,8 +173,8 @@ impl CpuContention {
         self.contended.load(Ordering::Relaxed)
     }
 
-    /// Judges the load once. Returns when the watching thread should call this again; `None` means
-    /// once the [descriptor](AsFd) is readable.
+    /// Judges the load once. Returns how long the watching thread should wait before the next call;
+    /// `None` means until the [descriptor](AsFd) is readable.
     pub(crate) fn check(&self) -> Option<Duration> {
         let mut watch = self.watch.as_ref()?.lock();
         if watch.samples.is_multiple_of(CLIENT_SAMPLES)
@@ -276,8 +277,9 @@ impl Watch {
         Some(self.contended_cpus(sample.at_ns))
     }
 
-    /// All of the mount's CPUs if there are no others and too few of them are free. Otherwise,
-    /// those on which other programs leave no idle time, unless almost no other thread is runnable.
+    /// All of the mount's CPUs, if the machine has no others and too few of them are free.
+    /// Otherwise, the CPUs on which other programs leave no idle time, or none if almost no other
+    /// thread is runnable.
     fn contended_cpus(&mut self, now_ns: u64) -> BTreeSet<usize> {
         let idle = &mut self.files.idle;
         match self.others.are_many() && idle.are_all() {

@@ -1,8 +1,8 @@
 //! The number of runnable threads of other programs, from `/proc/loadavg`.
 //!
 //! The engine's own threads do not count, nor do clients that are runnable only because they just
-//! received a reply. A client that waits for a reply, or sleeps, is not runnable, so the number of
-//! clients subtracted is limited by how many the replies can have woken.
+//! received a reply. A client that waits for a reply, or sleeps, is not runnable, so no more
+//! clients are subtracted than the replies can have woken.
 //!
 //! `/proc/loadavg` (proc_loadavg(5)) counts runnable threads without delay, and any user may read
 //! it. Pressure stall information is no alternative: its totals are up to two seconds old, triggers
@@ -21,13 +21,14 @@ pub(crate) const PERIOD: Duration = Duration::from_millis(4);
 /// Weight of one sample in the moving averages: a load is recognized about 20 ms after it begins
 /// or ends.
 const WEIGHT: f64 = 1.0 / 4.0;
-/// Age of the last sample at which the averages are stale, so that the next sample starts new ones.
+/// If the last sample is older than this, the averages are stale, and the next sample starts new
+/// ones.
 const STALE: Duration = Duration::from_millis(100);
 /// How long a client runs after a reply before it sends another request or sleeps: a `stat` takes
 /// 20 us of CPU time, a program that starts takes more.
 const AFTER_REPLY: Duration = Duration::from_micros(100);
-/// This multiple of the time that the reply took is added to that: a program that reads a lot also
-/// has a lot to process.
+/// This multiple of the time that the reply took is added to [`AFTER_REPLY`]: a program that reads
+/// a lot also has a lot to process.
 const PER_WORK: f64 = 8.0;
 
 /// One observation of the load.

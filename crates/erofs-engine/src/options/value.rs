@@ -19,7 +19,7 @@ pub fn number_option<T: FromStr<Err = ParseIntError>>(name: &str, text: &str) ->
     })
 }
 
-/// The value of an option that takes bytes: `65536`, `64K`, `8M`, `1G`; powers of 1024.
+/// The value of an option that takes a number of bytes: `65536`, `64K`, `8M`, `1G`; powers of 1024.
 pub fn size_option(name: &str, text: &str) -> Result<u64, String> {
     let (number, shift) = match text.char_indices().last() {
         Some((at, 'k' | 'K')) => (&text[..at], 10),

@@ -73,8 +73,7 @@ impl VerityOptions {
     }
 
     /// The options for the image at this path or URL. With `auto`, the names are systemd's:
-    /// `.roothash` for the root hash, which `.roothash.p7s` must then sign, and `.verity` for the
-    /// tree.
+    /// `.roothash` for the root hash, which `.roothash.p7s` must sign, and `.verity` for the tree.
     pub fn of_image(&self, image: &Path) -> Self {
         let mut named = self.clone();
         if !named.auto {

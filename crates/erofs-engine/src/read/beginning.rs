@@ -14,8 +14,8 @@ use crate::read::claim::Decoded;
 use crate::read::decode_context::DecodeContext;
 use crate::read::segment::Segment;
 
-/// Decoded after the wanted bytes: a record may begin anywhere in a page and extend into the next
-/// page, which is then requested next.
+/// Number of bytes decoded after the wanted ones: a record may begin anywhere in a page and extend
+/// into the next page, which is requested next.
 const NEXT_PAGE: usize = 4096;
 
 /// Maximum number of zeros before an LZ4 stream: less than a block.
@@ -74,8 +74,8 @@ impl FileReader<'_> {
     }
 
     /// Decodes the beginning of an LZ4 pcluster into `out`, from as many stored bytes as `stored`
-    /// has room for. Returns false on failure: a read of all stored bytes will then report the
-    /// error.
+    /// has room for. Returns false on failure: the read of all stored bytes that follows will
+    /// report the error.
     fn decode_beginning(
         &self,
         decoder: &mut Decoder,

@@ -1,8 +1,8 @@
 //! Pclusters in flight and cached pclusters: no pcluster is decoded twice at the same time.
 //!
 //! A reader claims a pcluster in the [`PclusterTable`]. It receives the decoded bytes if they are
-//! cached, or waits for the thread that is decoding them, or becomes that thread. Only the thread
-//! that decodes a pcluster claims it, when decoding begins; a queued request never does. A waiter
+//! cached, waits for the thread that is decoding them, or decodes them itself. Only the thread that
+//! decodes a pcluster claims it, when decoding begins; a queued request never does. A waiter
 //! therefore always waits for a running thread.
 
 use std::collections::HashMap;
@@ -73,7 +73,7 @@ impl PclusterInFlight {
 /// describe one address in several ways, and each description must produce its own bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
-    /// The number of its image.
+    /// The number of the image that contains the pcluster.
     image: usize,
     pcluster: Pcluster,
 }

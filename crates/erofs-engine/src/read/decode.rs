@@ -1,4 +1,4 @@
-//! Decodes stored bytes: which codec, how many bytes, into which memory.
+//! Decodes stored bytes: selects the codec, the number of bytes, and the memory to decode into.
 
 use erofs_codecs::{Codec, Decoder};
 use erofs_format::{Algorithm, Pcluster};

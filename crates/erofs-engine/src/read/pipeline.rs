@@ -50,7 +50,7 @@ impl FileReader<'_> {
     }
 
     /// Fills the first segment of `run`; the others only extend the fetch. Returns false if another
-    /// thread is decoding the segment's pcluster and this one may not wait.
+    /// thread is decoding the segment's pcluster and the calling thread may not wait.
     fn claim(
         &self,
         context: &mut LentContext<'_>,
@@ -152,8 +152,9 @@ impl FileReader<'_> {
     }
 
     /// Decodes a segment: directly into the reader's buffer if the segment takes all decoded bytes,
-    /// else into a buffer. A pcluster that fits into the cache is decoded entirely and cached (see
-    /// [`decoded_length`](Self::decoded_length)), a larger one up to the last wanted byte.
+    /// else into a separate buffer. A pcluster that fits into the cache is decoded entirely and
+    /// cached (see [`decoded_length`](Self::decoded_length)), a larger one up to the last wanted
+    /// byte.
     fn decode_segment(
         &self,
         context: &mut DecodeContext,

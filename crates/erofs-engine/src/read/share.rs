@@ -24,7 +24,7 @@ const SMALL_READAHEAD: usize = 12 << 10;
 /// Minimum work per CPU, in bytes of LZ4 output, before another CPU is woken: 256 KiB take about 70
 /// us to decode, twice the cost of a wake-up across CPUs.
 const WORTH_SHARING: u64 = 256 << 10;
-/// The corresponding minimum while the CPUs are contended. No CPU is idle then, so a helper
+/// The corresponding minimum while the CPUs are contended. In that case no CPU is idle, so a helper
 /// preempts a program, and its wake-up may be delayed. That pays off only for milliseconds of work.
 const WORTH_SHARING_CONTENDED: u64 = 4 << 20;
 
@@ -57,7 +57,8 @@ struct Work<'s, 'p, 'a> {
     file: File<'s>,
     /// Set at start. The request's share for helping threads.
     share: Share<'s>,
-    /// Set at start. `next` assigns the runs; the thread that receives an index locks that mutex.
+    /// Set at start. `next` assigns the runs; the thread that receives an index locks the mutex at
+    /// that index.
     runs: Vec<PiMutex<&'p mut [Segment<'a>]>>,
     /// Atomic. Index of the next run.
     next: AtomicUsize,

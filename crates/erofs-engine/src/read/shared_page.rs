@@ -13,7 +13,7 @@ use crate::read::segment::Segment;
 const PAGE: u64 = 4096;
 
 impl FileReader<'_> {
-    /// Whether the segment needs a page that lies entirely within its pcluster. If not, the pages
+    /// Whether the segment needs a page that is entirely within its pcluster. If not, the pages
     /// around it were most likely stored by an earlier read.
     pub(crate) fn has_own_page(&self, segment: &Segment<'_>) -> bool {
         let end = segment.logical + segment.pcluster.decoded_length;

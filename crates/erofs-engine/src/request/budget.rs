@@ -1,11 +1,11 @@
 //! One request of a caller, and its budget: a limit on its work, whatever the image contains.
 //!
 //! All code that works for a request receives the [`Request`]. Reads of metadata are charged as
-//! steps, and decoders by their bytes, wherever they occur: tables in the metabox may map the
-//! content of a directory, and the metabox is decoded in turn. A thread that decodes for another
-//! thread's request has a separate request, with a budget of the same size (`Share`). A caller's
-//! own work in the middle of a request, such as the callback of a listing that reads each file,
-//! does not count (`outside`).
+//! steps, and decoding by the number of bytes, wherever they occur: tables in the metabox may map
+//! the content of a directory, and the metabox itself has to be decoded. A thread that decodes for
+//! another thread's request has a separate request, with a budget of the same size (`Share`). A
+//! caller's own work in the middle of a request, such as a callback that reads each file of a
+//! listing, does not count (`outside`).
 //!
 //! Budgets never read a clock. A request passes these stages:
 //! 1. It becomes *long*, and from then on its thread has normal priority.
@@ -80,7 +80,7 @@ pub enum ReadContext {
     Worker,
     /// Any other thread.
     Reader {
-        /// Whether no request waits for the bytes yet.
+        /// Whether no reader waits for the bytes yet.
         readahead: bool,
     },
 }

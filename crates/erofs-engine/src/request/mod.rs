@@ -110,7 +110,8 @@ impl Requests {
             None => request.begin(length),
         };
         let result = work(&scope);
-        // A part of a request, such as an inode of a listing, is not blamed for the whole.
+        // A call inside another, such as for an inode of a listing, is not blamed for what the
+        // whole request used.
         let is_whole = scope.is_outermost();
         if is_whole && request.is_heavy() {
             self.remembered().heavy.put(nid, (), 1);

@@ -7,26 +7,26 @@ use crate::{Error, ReadAt, Result};
 use super::Dirent;
 use super::block::{Block, ENTRY, load};
 
-/// An item of [`read`].
+/// An item that [`read`] passes to its callback.
 #[derive(Debug)]
 pub enum Item<'a> {
     /// An entry.
     Entry(Dirent<'a>),
     /// A broken entry or block; the listing continues after it.
     Broken {
-        /// The fault.
+        /// What is wrong with it.
         error: Error,
-        /// Cookie after it.
+        /// The cookie that continues the listing after it.
         next: u64,
     },
 }
 
-/// A listing ends after this many consecutive blocks without a valid entry. Otherwise a directory
-/// that claims a terabyte of them would be walked forever.
+/// A listing ends after this many consecutive blocks without a valid entry. Without this limit, the
+/// listing of a directory that claims terabytes of such blocks would never end.
 const MAX_BROKEN: u32 = 64;
 
-/// Calls `each` with the items of the directory in order, from the cookie `position` (0: the
-/// beginning) on, until `each` breaks or the directory ends.
+/// Calls `each` with the items of the directory in order, starting at the cookie `position` (0 is
+/// the beginning), until `each` breaks or the directory ends.
 ///
 /// `content` is the decoded content of the directory, exactly as long as its size. `.` is not among
 /// the entries if [`crate::Inode::dot_omitted`]. Fails if a block cannot be read, or after too many
@@ -39,13 +39,13 @@ pub fn read(
 ) -> Result<()> {
     let size = content.size();
     if position >= size {
-        // The cookie of the end, which may be in the middle of a short last block.
+        // The cookie is the end of the directory, which may be inside a short last block.
         return Ok(());
     }
     let block_size = u64::from(block_size);
     let mut buf = vec![0; size.min(block_size) as usize];
     let mut start = position / block_size * block_size;
-    // A cookie from elsewhere may point between entries.
+    // A cookie that was not obtained from [`read`] may point between entries.
     let mut first = ((position - start) as usize).div_ceil(ENTRY);
     let mut broken = 0;
     while start < size {
@@ -84,7 +84,8 @@ fn entries(
     first: usize,
     each: &mut dyn FnMut(Item<'_>) -> ControlFlow<()>,
 ) -> (bool, ControlFlow<()>) {
-    // A listing may be resumed after the last valid entry of a block.
+    // Skipped entries count as valid: the listing may be resuming after the block's only valid
+    // ones.
     let mut sound = first > 0;
     for index in first..block.count {
         let next = match index + 1 < block.count {
@@ -156,7 +157,7 @@ mod tests {
     #[test]
     fn a_short_last_block_that_is_broken_is_listed_once() {
         let mut content = two_blocks();
-        // The first name offset of the second block is not a valid number of entries.
+        // The first name offset in the second block does not yield a valid number of entries.
         content[512 + 8] = 13;
         let all = listed(&content, 0, 99);
         let end = content.len() as u64;

@@ -2,7 +2,7 @@
 //!
 //! Two binary searches: over the blocks, by the first name of each, then within a block. If the
 //! order that they rely on turns out to be broken, every entry is compared instead: such a
-//! directory stays usable, only slower.
+//! directory remains usable, but is slower.
 
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
@@ -12,7 +12,7 @@ use crate::{Error, Nid, ReadAt, Result};
 use super::block::{Block, ENTRY, load};
 use super::list::{Item, read};
 
-/// Bytes in a block of most images.
+/// Block size of most images.
 const USUAL_BLOCK: usize = 4096;
 
 /// Result of a binary search.
@@ -49,7 +49,7 @@ fn with_buffer<R>(
 ) -> R {
     let size = content.size();
     let length = size.min(block_size.into()) as usize;
-    // Nearly all images have blocks of 4 KiB: these need no memory from the allocator.
+    // Blocks of 4 KiB, which nearly all images have, need no memory from the allocator.
     let (mut small, mut large) = ([0; USUAL_BLOCK], Vec::new());
     let buf = match small.get_mut(..length) {
         Some(buf) => buf,

@@ -1,6 +1,6 @@
 //! Chunk-based inodes: a table of block addresses, one for each chunk of equal size.
 //!
-//! Facts: `EROFS_CHUNK_FORMAT_*` of fs/erofs/erofs_fs.h, `erofs_map_blocks` of fs/erofs/data.c.
+//! See `EROFS_CHUNK_FORMAT_*` in fs/erofs/erofs_fs.h and `erofs_map_blocks` in fs/erofs/data.c.
 
 use super::plain;
 use crate::meta::{Window, structure};
@@ -9,14 +9,14 @@ use crate::{DataLayout, Extent, ExtentKind, Inode, Reader, Result, Superblock};
 
 /// Bits of the chunk format: binary logarithm of the number of blocks in a chunk.
 const BLOCK_BITS: u32 = 0x1f;
-/// 8-byte indexes instead of a map of 4-byte addresses.
+/// The table has 8-byte indexes instead of 4-byte addresses.
 const INDEXES: u32 = 0x20;
 /// Addresses in indexes have 48 bits.
 const WIDE: u32 = 0x40;
 /// The other half of the union is reserved.
 const FORMAT: u32 = 0xffff;
 
-/// Maximum number of chunks joined into one extent, which bounds a call.
+/// Maximum number of chunks joined into one extent, which bounds the work of one call.
 const JOIN: u64 = 256;
 
 impl Inode {
@@ -36,7 +36,8 @@ struct Table<'a> {
     device_mask: u16,
 }
 
-/// Location of a chunk: none, or a block of a device (0: of the unified space).
+/// Location of a chunk: a device (0 for the unified address space) and a block on it, or `None` for
+/// a hole.
 type Chunk = Option<(u16, u64)>;
 
 impl Table<'_> {
@@ -82,7 +83,7 @@ pub(super) fn map(image: Reader<'_>, inode: &Inode, offset: u64) -> Result<Exten
     let last = (inode.size - 1) >> chunk_bits;
     let joined = join(&mut table, number, chunk, chunk_blocks, last);
     let logical = number << chunk_bits;
-    // At most 2^8 chunks of 2^47 bytes.
+    // Cannot overflow: at most 2^8 chunks of 2^47 bytes are joined.
     let length = (joined << chunk_bits).min(inode.size - logical);
     match chunk {
         Some(start) => plain::extent(image, inode, offset, logical..logical + length, start),
@@ -90,8 +91,8 @@ pub(super) fn map(image: Reader<'_>, inode: &Inode, offset: u64) -> Result<Exten
     }
 }
 
-/// How many chunks from `number` on are consecutive on their device (or are all holes). A chunk
-/// whose index cannot be read fails when it is mapped itself.
+/// How many chunks from `number` on are consecutive on their device (or are all holes). Stops
+/// before a chunk whose index cannot be read; mapping that chunk reports the error.
 fn join(table: &mut Table<'_>, number: u64, first: Chunk, chunk_blocks: u64, last: u64) -> u64 {
     let mut count = 1;
     while count < JOIN && number + count <= last {

@@ -1,6 +1,6 @@
-//! Flat inodes: consecutive blocks, and with `FlatInline` the last of them after the inode.
+//! Flat inodes: consecutive blocks. `FlatInline` stores the last of them after the inode.
 //!
-//! Facts: `erofs_map_blocks` of fs/erofs/data.c for the flat layouts.
+//! See `erofs_map_blocks` in fs/erofs/data.c for the flat layouts.
 
 use super::plain;
 use crate::{DataLayout, Extent, ExtentKind, Inode, Reader, Result};

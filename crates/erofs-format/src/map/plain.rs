@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use crate::{Extent, ExtentKind, Inode, Reader, Result};
 
-/// The extent for the file's bytes `range`, stored from a block of a device on. It ends where the
-/// device ends; byte `offset` must be in it.
+/// The extent for bytes `range` of the file, which start at the given block of a device. The extent
+/// ends at the end of the device at the latest; byte `offset` must be in it.
 pub(super) fn extent(
     image: Reader<'_>,
     inode: &Inode,

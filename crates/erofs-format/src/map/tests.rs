@@ -1,4 +1,4 @@
-//! Maps of hand-made inodes: valid according to the format, but written by no mkfs.
+//! Maps hand-made inodes that the format allows but that no mkfs writes.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::{
 const BLOCK: u64 = 512;
 /// Block 4: the root at nid 0, the inode under test at nid 2.
 const META: usize = 2048;
-/// Where its map, chunk table or inline data starts.
+/// Where the map, chunk table or inline data of the inode under test starts.
 const BODY: usize = META + 2 * 32 + 64;
 
 /// Contents of a hand-made image.
@@ -43,19 +43,19 @@ impl Maker {
         self
     }
 
-    /// `i_u` of the inode.
+    /// Sets the inode's `i_u`.
     fn union(&mut self, bits: u32) -> &mut Maker {
         self.put(META + 64 + 16, &bits.to_le_bytes())
     }
 
-    /// The map header.
+    /// Sets the map header.
     fn header(&mut self, first: u32, advise: u16, algorithms: u8, bits: u8) -> &mut Maker {
         self.put(BODY, &first.to_le_bytes());
         self.put(BODY + 4, &advise.to_le_bytes());
         self.put(BODY + 6, &[algorithms, bits])
     }
 
-    /// A full index entry.
+    /// Sets an entry of a full index.
     fn lcluster(&mut self, lcn: usize, advise: u16, clusterofs: u16, bits: u32) -> &mut Maker {
         let at = BODY + 16 + lcn * 8;
         self.put(at, &advise.to_le_bytes());
@@ -128,7 +128,7 @@ fn chunk_indexes_may_have_addresses_of_48_bits() {
     let mut maker = Maker::new(4, 2 * BLOCK);
     maker.put(BODY, &[1, 0, 0, 0]).words(BODY + 4, &[0]);
     maker.put(BODY + 8, &[0, 0, 0, 0]).words(BODY + 12, &[8]);
-    // Without the 48-bit flag of the chunk format, the upper half is ignored.
+    // Without the 48-bit flag of the chunk format, the upper half of an address is ignored.
     maker.union(0x20);
     let extent = maker.map(0).unwrap();
     assert_eq!(extent.kind, raw(0, 0));
@@ -172,7 +172,8 @@ fn the_upper_halves_of_a_device_slot_belong_to_images_of_48_bits() {
     let mut maker = Maker::new(4, 2 * BLOCK);
     maker.incompat |= 8;
     maker.devices.push(Arc::new(vec![0u8; 2 * BLOCK as usize]));
-    // 2 blocks at block 1000 and 2^32; 16 bits each of the count and of the address.
+    // 2 blocks at block 2^32 + 1000; the third word has the upper 16 bits of the count and of the
+    // address.
     maker.words(4096 + 64, &[2, 1000, 1 << 16]);
     maker.union(0x60).words(BODY, &[1, 1001]);
     let wide = (1 << 32 | 1001) * BLOCK;
@@ -182,7 +183,7 @@ fn the_upper_halves_of_a_device_slot_belong_to_images_of_48_bits() {
     assert_eq!(maker.map(0).unwrap().kind, raw(1, BLOCK));
 }
 
-/// A full index: head at 0, then one that shares its stream with others.
+/// A full index: a head at byte 0, then one whose stream other extents share.
 fn full() -> Maker {
     let mut maker = Maker::new(1, 1800);
     maker.header(0, 0b110, 3, 0);
@@ -321,7 +322,7 @@ fn a_pcluster_of_no_blocks_is_a_hole_in_a_full_index() {
         assert!(hole.logical <= offset && hole.end() == 1124, "{hole:?}");
     }
     assert_eq!(pcluster(&maker.map(1124).unwrap()).length, 512);
-    // Without a count there is one block, as in images of all other writers.
+    // Without a count the pcluster has one block, as in images of all other writers.
     maker.lcluster(1, 2, 0, 1 | 1 << 16);
     assert_eq!(pcluster(&maker.map(0).unwrap()).length, 512);
     // Heads have no counts if big pclusters are not enabled for their type.
@@ -337,8 +338,8 @@ fn a_file_may_end_in_a_hole_and_be_nothing_else() {
     let last = maker.map(1799).unwrap();
     assert_eq!((last.logical, last.end()), (1736, 1800));
     assert_eq!(last.kind, ExtentKind::Hole);
-    // The last head is beyond the end of the file: by a little, as some writers produce, then
-    // farther.
+    // The last head is beyond the end of the file: first by a little, which some writers produce,
+    // then by more.
     maker
         .lcluster(3, 1, 264, 0)
         .lcluster(2, 1 | 1 << 14, 100, 0);
@@ -435,7 +436,7 @@ fn an_inode_with_holes_is_known_by_its_index() {
     let mut maker = full();
     maker.lcluster(1, 2, 0, 0x0800 | 1 << 16);
     assert_eq!(has_holes(&maker, 4), Some(true));
-    // Flat inodes: a block, and none.
+    // Flat inodes with one block and with none.
     let mut maker = Maker::new(0, 100);
     assert_eq!(has_holes(&maker, 0), Some(false));
     maker.union(u32::MAX);

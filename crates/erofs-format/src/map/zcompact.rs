@@ -1,29 +1,30 @@
-//! Packed entries, in packs of 2 entries and 8 bytes or 16 entries and 32 bytes.
+//! Packed entries: packs of 2 entries in 8 bytes, or of 16 entries in 32 bytes.
 //!
-//! A pack consists of its entries, bit after bit from the lowest, and 4 bytes with the block before
-//! the first pcluster that begins in it: heads find their block by counting. An entry is a type
-//! above its value: `clusterofs` for heads, the backward distance for non-heads, the forward
-//! distance for a non-head that is the last one of its pack. Facts: `z_erofs_load_compact_lcluster`
-//! of fs/erofs/zmap.c.
+//! A pack consists of its entries, stored bit by bit from the lowest bit, and of 4 bytes with the
+//! number of the block before the first pcluster that begins in the pack; from there, the blocks of
+//! heads are counted. In an entry, the type is in the bits above the value: `clusterofs` for heads,
+//! the backward distance for non-heads, the forward distance for a non-head that is the last one of
+//! its pack. See `z_erofs_load_compact_lcluster` in fs/erofs/zmap.c.
 
 use crate::meta::Window;
 use crate::zmap::{BIG_PCLUSTER_1, BLOCK_COUNT, COMPACTED_2B, Index, Kind, Lcluster};
 use crate::{Inode, Result};
 
-/// Largest lclusters for packs with 16 bits per entry: 2 bits of type and up to 14 of value.
+/// Binary logarithm of the largest lcluster size for packs with 16 bits per entry: 2 bits of type
+/// and up to 14 of value.
 const MAX_BITS: u8 = 14;
-/// Largest lclusters for packs with 14 bits per entry.
+/// Binary logarithm of the largest lcluster size for packs with 14 bits per entry.
 const MAX_BITS_2B: u8 = 12;
 /// Values have room for a distance with its flag even if lclusters are small.
 const MIN_VALUE_BITS: u8 = 12;
 
 /// The pack of an entry.
 struct Pack {
-    /// Where it starts.
+    /// Where the pack starts.
     start: u64,
-    /// Number of entries in it: 2 or 16.
+    /// Number of entries in the pack: 2 or 16.
     entries: u32,
-    /// Index of the entry.
+    /// Index of the entry in the pack.
     slot: u32,
 }
 
@@ -90,7 +91,7 @@ struct Decoder<'a> {
     bytes: &'a [u8],
     entries: u32,
     value_bits: u32,
-    /// Pclusters may have more than one block.
+    /// Whether pclusters may have more than one block.
     big: bool,
 }
 
@@ -141,7 +142,7 @@ impl Decoder<'_> {
     }
 
     /// The last entry of a pack has a forward distance; its backward distance follows from the
-    /// entry before.
+    /// entry before it.
     fn back_of_last(&self, slot: u32) -> u64 {
         match self.entry(slot - 1) {
             (Kind::NonHead, value) if value & BLOCK_COUNT != 0 => 2,
@@ -150,8 +151,8 @@ impl Decoder<'_> {
         }
     }
 
-    /// Number of non-heads up to the next head of the pack, continuing with the last entry's
-    /// distance.
+    /// Distance from `slot` to the next head. If no head follows in the pack, the last entry's
+    /// distance is added.
     fn forward(&self, slot: u32) -> u64 {
         let mut distance = 0;
         for slot in slot..self.entries {
@@ -251,7 +252,7 @@ mod tests {
         }
     }
 
-    /// Start, entries and slot of the pack of an entry.
+    /// The pack of an entry: its start, its number of entries, and the slot of the entry.
     fn place(index: &Index, total: u64, lcn: u64) -> (u64, u32, u32) {
         let Pack {
             start,

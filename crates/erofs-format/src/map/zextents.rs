@@ -1,11 +1,11 @@
 //! Encoded extents: one record per extent instead of an index of lclusters.
 //!
-//! Records have 4, 8, 16 or 32 bytes and contain as much of this as fits: stored length and format,
-//! physical address (low, high), logical start (low, high). The small ones omit the logical start:
-//! all extents but the last have the same length, which is the lcluster size. The smallest omit the
-//! address as well: extents are consecutive on the device, starting at an address of 8 bytes in
-//! front of the records. Facts: `z_erofs_extent` of fs/erofs/erofs_fs.h, `z_erofs_map_blocks_ext`
-//! of fs/erofs/zmap.c.
+//! Records have 4, 8, 16 or 32 bytes and contain as many of these fields as fit: stored length and
+//! format, physical address (low, high), logical start (low, high). Records of 4 and 8 bytes omit
+//! the logical start: all extents but the last have the same length, which is the lcluster size.
+//! Records of 4 bytes omit the address as well: extents are consecutive on the device, starting at
+//! an 8-byte address that is stored in front of the records. See `z_erofs_extent` in
+//! fs/erofs/erofs_fs.h and `z_erofs_map_blocks_ext` in fs/erofs/zmap.c.
 
 use crate::meta::{Meta, Window};
 use crate::zmap::Extents;
@@ -17,14 +17,16 @@ use super::pcluster::{Candidate, algorithm, compressed, fragment, plain};
 const LENGTH: u32 = (1 << 21) - 1;
 /// `Z_EROFS_EXTENT_PLEN_PARTIAL`.
 const PARTIAL: u32 = 1 << 27;
-/// Above it: 0 for uncompressed, otherwise the algorithm's number plus 1.
+/// The bits from this one on: 0 if the data is uncompressed, otherwise the algorithm's number plus
+/// 1.
 const FORMAT_SHIFT: u32 = 28;
 
-/// Maximum number of 4-byte records that are read: an address is the sum of all preceding lengths.
-/// This is 64 MiB of records, enough for 64 GiB in extents of 4 KiB and 1 TiB in extents of 64 KiB.
+/// Maximum number of 4-byte records that a lookup reads, since an address is the sum of all
+/// preceding lengths. This is 64 MiB of records, enough for 64 GiB in extents of 4 KiB and 1 TiB in
+/// extents of 64 KiB.
 const MAX_CONTIGUOUS: u64 = 1 << 24;
 
-/// A record in a common form, and the result of the search.
+/// A record in a form common to all record sizes; the result of a search.
 #[derive(Clone, Copy, Debug)]
 struct Record {
     /// Stored length with its flags.
@@ -45,7 +47,8 @@ impl Extents {
         }
     }
 
-    /// Extent `number` of those with constant length; its address is not known yet.
+    /// Extent `number` of an inode whose extents all have the same length; its address is not known
+    /// yet.
     fn numbered(&self, inode: &Inode, number: u64, stored: u32) -> Record {
         let logical = number << self.lcluster_bits;
         // Cannot overflow: the result is below 2^63 + 2^31.
@@ -82,7 +85,7 @@ impl Extents {
                 inode.own_nid()
             );
         }
-        // Start the walk only if every record that it adds up exists.
+        // Start adding up lengths only if all the records exist.
         meta.check(records, (number + 1).saturating_mul(4))?;
         let mut window = Window::new(meta);
         let (mut at, mut physical) = self.begin(&mut window, number)?;
@@ -105,7 +108,7 @@ impl Extents {
         }
     }
 
-    /// Where the sum starts: the nearest checkpoint, or the first extent.
+    /// Where the sum of lengths starts: the nearest checkpoint, or the first extent.
     fn begin(&self, window: &mut Window<'_>, number: u64) -> Result<(u64, u64)> {
         if let Some(checkpoint) = self.nearest_checkpoint(number) {
             return Ok(checkpoint);
@@ -116,7 +119,7 @@ impl Extents {
         Ok((0, physical))
     }
 
-    /// Searches records of 16 or 32 bytes, which ascend by logical start: returns the last that
+    /// Searches records of 16 or 32 bytes, which ascend by logical start: returns the last one that
     /// begins at or before `offset`, or a hole if even the first begins after it.
     fn search(&self, inode: &Inode, meta: Meta<'_>, offset: u64) -> Result<Record> {
         let size = self.count.checked_mul(self.record);

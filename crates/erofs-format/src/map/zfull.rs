@@ -12,8 +12,8 @@ const HOLE: u16 = 1 << 14;
 const ENTRY: u64 = size_of::<RawLclusterIndex>() as u64;
 
 pub(super) fn load(index: &Index, window: &mut Window<'_>, lcn: u64) -> Result<Lcluster> {
-    // Cannot overflow: there are fewer than 2^63 / 512 entries of 8 bytes, after an inode of the
-    // image.
+    // Cannot overflow: there are fewer than 2^63 / 512 entries of 8 bytes, and they follow an inode
+    // inside the image.
     let offset = index.start + lcn * ENTRY;
     let raw: RawLclusterIndex = window.structure(offset)?;
     let advise = raw.advise.get();

@@ -1,7 +1,7 @@
 //! Decodes the map header of a compressed inode.
 //!
-//! Facts: `z_erofs_map_header` and `Z_EROFS_ADVISE_*` of fs/erofs/erofs_fs.h, and
-//! `z_erofs_fill_inode` of fs/erofs/zmap.c.
+//! See `z_erofs_map_header` and `Z_EROFS_ADVISE_*` in fs/erofs/erofs_fs.h, and `z_erofs_fill_inode`
+//! in fs/erofs/zmap.c.
 
 use crate::raw::{RawMapHeader, incompat};
 use crate::zmap::{
@@ -23,7 +23,7 @@ fn zmap<'a>(image: Reader<'_>, inode: &'a Inode) -> Result<&'a ZMap> {
         return Ok(zmap);
     }
     let zmap = read(image, inode)?;
-    // Another thread may have been first, with the same result.
+    // Another thread may have stored the map first; its result is the same.
     Ok(inode.zmap.get_or_init(|| zmap))
 }
 
@@ -58,7 +58,7 @@ fn read(image: Reader<'_>, inode: &Inode) -> Result<ZMap> {
     let raw: RawMapHeader = image.meta_of(inode)?.get(position)?;
     let advise = raw.advise.get();
     let full = inode.layout() == DataLayout::CompressedFull;
-    // Check this first: the bit is above those of any number of extents.
+    // Check this first: the bit is above all bits that a valid number of extents uses.
     if raw.cluster_bits & WHOLE_FRAGMENT != 0 {
         return Ok(ZMap::Fragment(fragment_start(&raw)));
     }
@@ -88,7 +88,7 @@ fn read(image: Reader<'_>, inode: &Inode) -> Result<ZMap> {
     Ok(ZMap::Index(index))
 }
 
-/// All 64 bits of the header except the topmost.
+/// The fragment's offset: all 64 bits of the header except the topmost.
 fn fragment_start(raw: &RawMapHeader) -> u64 {
     u64::from(raw.first.get())
         | u64::from(raw.advise.get()) << 32
@@ -110,7 +110,7 @@ fn check_big_pclusters(image: Reader<'_>, inode: &Inode, advise: u16, full: bool
     Ok(())
 }
 
-/// Finds the extent with the last byte, which may be after the index or in the packed inode.
+/// Finds the extent with the file's last byte, which may be after the index or in the packed inode.
 fn find_tail(image: Reader<'_>, inode: &Inode, index: &Index, first: u32) -> Result<Tail> {
     let length = first >> 16;
     let in_fragment = index.advise & FRAGMENT_PCLUSTER != 0;
@@ -120,8 +120,8 @@ fn find_tail(image: Reader<'_>, inode: &Inode, index: &Index, first: u32) -> Res
     }
     let last = zindex::find(image, inode, index, inode.size - 1)?;
     if in_fragment {
-        // In full indexes the head's unused block address holds the upper half. A hole's block
-        // address is meaningless, so the offset is set beyond every packed inode.
+        // In full indexes the head's unused block address holds the upper half of the offset. A
+        // hole's block address is meaningless, so the offset is set beyond every packed inode.
         let high = match index.full {
             true if last.head.hole => u64::MAX << 32,
             true => last.head.block << 32,

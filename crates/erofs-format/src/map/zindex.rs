@@ -4,7 +4,7 @@
 //! non-head with its distances to the previous and next heads. A pcluster's data begins at
 //! `clusterofs` of its head's lcluster and ends where the next one begins. A pcluster without
 //! blocks is a hole of any length: nothing is decoded, so the limits of pclusters and the algorithm
-//! do not matter. Facts: `z_erofs_map_blocks_fo` and its helpers in fs/erofs/zmap.c.
+//! do not matter. See `z_erofs_map_blocks_fo` and its helpers in fs/erofs/zmap.c.
 
 use crate::compression::MAX_DECODED;
 use crate::meta::Window;
@@ -17,14 +17,14 @@ use super::pcluster::{Candidate, algorithm, compressed, fragment, plain};
 use super::{zcompact, zfull};
 
 /// Maximum number of steps back to a head. A distance is at most 2047, so this suffices for a
-/// fragment of 50 GB in the smallest lclusters; pclusters end at 12 MiB.
+/// fragment of 50 GB in the smallest lclusters; a pcluster decodes to at most 12 MiB.
 const MAX_STEPS: u32 = 1 << 16;
 
 /// The head of the extent that contains a byte.
 pub(super) struct Found {
     pub lcn: u64,
     pub head: Lcluster,
-    /// Where its data begins in the file.
+    /// Where the data of the head's pcluster begins in the file.
     pub logical: u64,
     /// `index_end` of the requested lcluster.
     pub index_end: u64,
@@ -97,7 +97,7 @@ fn find_in(inode: &Inode, index: &Index, window: &mut Window<'_>, offset: u64) -
 }
 
 pub(super) fn map(image: Reader<'_>, inode: &Inode, index: &Index, offset: u64) -> Result<Extent> {
-    // The tail may be the whole file: then no lcluster belongs to the file itself.
+    // The tail may be the whole file, in which case no lcluster contains data of the file.
     if let Tail::Fragment { head: 0, offset } = index.tail {
         return fragment(image, inode, 0, offset);
     }
@@ -180,7 +180,7 @@ pub(super) fn has_holes(
     index: &Index,
     entries: &mut u64,
 ) -> Option<bool> {
-    // Other indexes have no room for either the bit or a count.
+    // Compact indexes without big pclusters have room for neither the bit nor a count.
     if !index.full && index.advise & (BIG_PCLUSTER_1 | BIG_PCLUSTER_2) == 0 {
         return Some(false);
     }
@@ -224,7 +224,7 @@ fn hole(
 }
 
 /// Blocks in the pcluster. With big pclusters, the first non-head after the head stores the number.
-/// A hole has none.
+/// A hole has no blocks.
 fn stored_blocks(
     inode: &Inode,
     index: &Index,
@@ -257,7 +257,8 @@ fn stored_blocks(
 }
 
 /// Where the data of the first head at or after an lcluster begins, or the end of the file. The
-/// search ends beyond `most`: a pcluster that long is rejected, and a hole becomes several extents.
+/// search stops beyond `most`: a pcluster that long is rejected, and a hole becomes several
+/// extents.
 fn next_head(
     inode: &Inode,
     index: &Index,

@@ -33,7 +33,7 @@ impl InitFlags {
     pub const NO_OPENDIR_SUPPORT: Self = Self(1 << 24);
     /// `flags2` is valid.
     pub const INIT_EXT: Self = Self(1 << 30);
-    /// The kernel can send requests again that a dead server left unanswered, and marks them.
+    /// The kernel can resend requests that a dead server left unanswered, and marks them.
     pub const HAS_RESEND: Self = Self(1 << 39);
     /// The mount may be cloned with mapped owners. Requested only if the kernel checks permissions,
     /// because otherwise it would refuse the handshake.

@@ -1,7 +1,7 @@
 //! The FUSE wire format: numbers and structures, no I/O.
 //!
-//! Facts from the kernel's `include/uapi/linux/fuse.h`, protocol 7.31 to 7.45. All integers are in
-//! the machine's byte order, and all structures are multiples of eight bytes.
+//! Both are taken from the kernel's `include/uapi/linux/fuse.h`, protocol 7.31 to 7.45. All
+//! integers are in the machine's byte order, and all structures are multiples of eight bytes.
 
 mod init;
 mod opcode;
@@ -39,7 +39,7 @@ pub const MIN_READ_BUFFER: usize = 8192;
 /// Seconds that mean "forever": the kernel clamps to the largest time it can express.
 pub const FOREVER: u64 = i64::MAX as u64;
 
-/// Flag in `unique`: the kernel sends this request again (`FUSE_UNIQUE_RESEND`).
+/// Flag in `unique`: the kernel is resending this request (`FUSE_UNIQUE_RESEND`).
 pub const UNIQUE_RESEND: u64 = 1 << 63;
 
 /// Code of the notification that the kernel should resend requests that were taken but not answered

@@ -7,13 +7,13 @@ pub enum Treatment {
     Served,
     /// Nothing is sent back.
     Silent,
-    /// ENOSYS: the kernel stops sending it, and uses its default.
+    /// ENOSYS: the kernel stops sending such requests, and uses its default.
     Unsupported,
-    /// EROFS: it would change something.
+    /// EROFS: the request would change something.
     ReadOnly,
     /// ENOTTY for anything but a directory, through which the filesystem can be queried. The
-    /// protocol has no reply that stops the kernel from sending it: isatty(3) causes one for every
-    /// file.
+    /// protocol has no reply that stops the kernel from sending ioctls, and isatty(3) causes one
+    /// for every file.
     Ioctl,
     /// An empty success.
     Agreed,
@@ -91,12 +91,12 @@ opcodes! {
     Getlk = 31, "getlk", 48, Unsupported;
     Setlk = 32, "setlk", 48, Unsupported;
     Setlkw = 33, "setlkw", 48, Unsupported;
-    /// ENOSYS means allowed. With `default_permissions` the kernel checks permissions and does not
-    /// send it.
+    /// ENOSYS means that access is allowed. With `default_permissions` the kernel checks
+    /// permissions itself and does not send this request.
     Access = 34, "access", 8, Unsupported;
     Create = 35, "create", 16, ReadOnly;
-    /// A signal arrived for a waiting program. Each request ends within bounds, so none is
-    /// interrupted; ENOSYS tells the kernel not to send these.
+    /// A signal arrived for a waiting program. Every request ends in bounded time, so none is
+    /// interrupted; ENOSYS tells the kernel to stop sending interrupts.
     Interrupt = 36, "interrupt", 8, Unsupported;
     Bmap = 37, "bmap", 16, Unsupported;
     Destroy = 38, "destroy", 0, Agreed;

@@ -1,7 +1,7 @@
 //! Tests the transport under a real mount. Needs root and `/dev/fuse`; prints a line when it skips.
 //!
-//! The daemon is a separate process, so that it can be killed: this test program again, with the
-//! mount point in its environment.
+//! The daemon is a separate process, so that it can be killed. It executes this test program with
+//! the mount point in its environment.
 
 mod memory;
 #[allow(dead_code, reason = "other tests use the rest")]
@@ -306,7 +306,7 @@ fn many_readers_get_the_right_bytes() {
         match transport {
             Transport::DevFuse => assert_eq!(way["dev_fuse"], counters["requests"]),
             // Reads are served on the CPU they come from, except for those that a busy CPU leaves
-            // to the overflow queue: with 16 simultaneous readers these may be most.
+            // to the overflow queue: with 16 simultaneous readers that may be most of the reads.
             Transport::IoUring => {
                 assert!(
                     way["io_uring"].as_u64() >= counters["by_kind"]["read"].as_u64(),
@@ -490,7 +490,8 @@ fn who_waited_for_a_ring_to_become_whole_is_served() {
         let outcome = outcomes.recv_timeout(LONG).expect("a reader hangs");
         assert_eq!(outcome.unwrap(), b"hello, file\n".len());
     }
-    // The first thread of the ring is enough for readers; the others must arrive before the end.
+    // The first thread of the ring is enough to serve readers; wait until the others have started
+    // too.
     assert!(mount.lines().any(|line| line.ends_with(memory::WHOLE)));
     let counters = mount.end();
     assert_eq!(counters["by_transport"]["dev_fuse"], 0, "{counters}");

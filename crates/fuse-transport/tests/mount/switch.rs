@@ -6,7 +6,7 @@ use std::io::Write;
 
 use rustix::fs::{FlockOperation, flock};
 
-/// Y or N.
+/// The file that sets the switch: it contains Y or N.
 pub const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
 
 /// Holds the switch, for one process at a time on this machine, and restores it when dropped.

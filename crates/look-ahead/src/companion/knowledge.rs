@@ -1,4 +1,4 @@
-//! What launches have taught: the file that holds it, and what each launch adds to it.
+//! What has been learned from launches: the file that holds it, and what each launch adds to it.
 
 use std::fs::File;
 use std::io::Read;
@@ -11,7 +11,7 @@ use crate::figures::probes;
 use crate::learning::{self, Place};
 use crate::recording::Recording;
 
-/// How often to re-read a profile that another mount of the image is writing at the same time.
+/// How many times to re-read a profile that another mount of the image is writing at the same time.
 pub(super) const TRIES: usize = 20;
 
 /// A program that reads more windows than this (512 MiB) is copying or searching, not launching.
@@ -20,15 +20,16 @@ const MOST_WINDOWS: usize = 4096;
 /// A program that uses more directories than this is not launching either.
 const MOST_DIRECTORIES: usize = 1024;
 
-/// A launch has changed if at least one window in this many that it requests is not in its profile.
+/// A launch counts as changed if, of the windows that it requests, at least one in this many is not
+/// in its profile.
 const NEW_SHARE: usize = 20;
 
 /// Number of probes that suffice to show whether a profile is still good.
 const ENOUGH_PROBES: u64 = 8;
 
 impl Companion {
-    /// Reads the file again: other mounts write it, and so does `profile remove`. An error means
-    /// that the file is not a profile or cannot be read.
+    /// Reads the file again, since other mounts and `profile remove` may have changed it. An error
+    /// means that the file is not a profile or cannot be read.
     pub(super) fn read(&mut self) -> Result<(), ()> {
         let file = self.store.open();
         let file = file.map_err(|line| self.trouble = Some(line))?;
@@ -151,7 +152,7 @@ impl Companion {
             return true;
         }
         let mut changed = false;
-        // Programs that came with the image and were not launched are noted.
+        // Add the programs whose profiles came with the image and that were not launched.
         for known in self.travelling.all() {
             let path = &known.program.path;
             let is_noted = self.learned.programs.iter().any(|one| one.path == *path);
@@ -180,7 +181,7 @@ impl Companion {
         };
         let written = self.store.write(&learned.to_text());
         if let Err(line) = &written {
-            self.trouble = Some(format!("what was learned was not saved: {line}"));
+            self.trouble = Some(format!("cannot save the launch profile: {line}"));
         }
         self.learned = learned;
         written.unwrap_or(true)

@@ -12,7 +12,7 @@ use crate::reader::Event;
 /// A launch is over after this time without requests, in milliseconds.
 const QUIET_MS: u64 = 2000;
 
-/// A launch is over after this time in any case.
+/// A launch is over after this time at the latest, in milliseconds.
 const LONGEST_MS: u64 = 30_000;
 
 /// A launch without requests for this many milliseconds may be over.
@@ -147,7 +147,8 @@ impl Companion {
         if !std::mem::take(&mut self.is_behind) {
             return;
         }
-        // This keeps the root, to find names in case the mount goes away during the launch.
+        // Asking for the root keeps it open, so that names can be found even if the mount goes away
+        // during the launch.
         drop(self.mount.root());
         // Other processes may have changed the file; a program removed from it is learned again.
         if self.read().is_ok() {

@@ -1,4 +1,5 @@
-//! Replays: of programs that are expected, that were launched, and that came with the image.
+//! Replays programs: those that are expected, those that were launched, and those whose profiles
+//! came with the image.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -14,11 +15,11 @@ use crate::client;
 use crate::replay::{Limits, Replay};
 use crate::travelling::{Candidate, Known, Origin, PATH_IN_MOUNT};
 
-/// Maximum number of replays in one mount: those at its beginning, and those of programs launched
-/// later.
+/// Maximum number of replays in one mount, at its beginning and at later launches together.
 pub(super) const MOST_REPLAYS: usize = 64;
 
-/// Maximum number of times that a profile travelling with the image is requested: one is expected.
+/// Maximum number of times that a profile travelling with the image is requested; normally it is
+/// requested once.
 const MOST_ARRIVALS: usize = 8;
 
 /// Number of threads for replays: with one, the launch waits for names more often; a third brings
@@ -67,7 +68,7 @@ impl Companion {
         }
     }
 
-    /// Forgets, for as long as the mount exists, a profile that came with the image and is wrong.
+    /// Forgets a wrong profile that came with the image, for as long as the mount exists.
     pub(super) fn forget(&mut self, path: &[u8]) {
         self.travelling.forget(path);
         let of = self.unproved.iter();
@@ -156,7 +157,7 @@ impl Companion {
     }
 }
 
-/// Bytes that programs could still allocate without evicting others.
+/// The memory, in bytes, that programs could allocate without swapping (`MemAvailable`).
 fn free_memory(memory: &File) -> u64 {
     let mut text = [0; 4096];
     let length = memory.read_at(&mut text, 0).unwrap_or(0);

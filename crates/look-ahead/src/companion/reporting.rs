@@ -12,7 +12,7 @@ use crate::travelling::Candidate;
 const SHOWN: usize = 40;
 
 impl Companion {
-    /// Reports a failure outside the launch itself, for the counters.
+    /// Publishes a failure of the companion for the counters, and says that the ring has no reader.
     pub fn fail(reader: &Reader, line: &str) {
         let report = json!({"state": "learning", "programs": [], "error": line});
         reader.publish(report.to_string().as_bytes());

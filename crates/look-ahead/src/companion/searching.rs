@@ -1,4 +1,4 @@
-//! Finds names that a recording lacks: from what was noted, from replays, and by listing
+//! Finds names that a recording lacks: among those already known, in replays, and by listing
 //! directories of the mount.
 
 use std::collections::HashSet;
@@ -67,7 +67,8 @@ impl Companion {
         unknown.filter_map(|ino| self.names.missing(ino)).collect()
     }
 
-    /// The next directory to search: one listed by the launch, shortly before it, or by a replay.
+    /// The next directory to search: one that was listed by the launch or a replay, or by any
+    /// program shortly before the launch.
     fn next_to_search(&self) -> Option<Vec<u8>> {
         let of_launch = self.recording.listed.iter().map(|(ino, _)| *ino);
         let listed = of_launch.chain(self.recent.iter().copied());

@@ -1,4 +1,5 @@
-//! Waits for work, for the end of the mount, and for a mount that goes away.
+//! Waits until there is work, until the mount helper ends the companion, or until the mount is
+//! gone.
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -18,8 +19,8 @@ const NAP: Duration = Duration::from_millis(20);
 const KEPT: Duration = Duration::from_millis(50);
 
 impl Companion {
-    /// Whether there is work before anything happens in the mount. `file` holds what was learned
-    /// from launches.
+    /// Whether there is work to do before anything happens in the mount. `file` holds what was
+    /// learned from launches.
     pub fn has_work(reader: &Reader, file: Option<&File>, settings: &Settings) -> bool {
         settings.learns && (travels(reader) || file.is_some_and(is_expected_by))
     }
@@ -47,7 +48,7 @@ impl Companion {
         woken
     }
 
-    /// Sleeps; returns true when the mount ends.
+    /// Sleeps until there may be work; returns true if the mount has ended.
     pub(super) fn rest(&mut self, end: BorrowedFd<'_>) -> bool {
         let replaying = self.replays.iter().any(|replay| replay.is_running());
         if replaying || self.launch.is_some() {
@@ -86,7 +87,8 @@ impl Companion {
         is_ready(0)
     }
 
-    /// A launch may need names that only the mount has, so it gets a moment to find them.
+    /// The launch in progress may need names that only the mount has, so spend a moment on finding
+    /// them.
     fn mount_has_gone(&mut self) {
         if let Some(root) = self.mount.kept().filter(|_| self.launch.is_some()) {
             self.drain();

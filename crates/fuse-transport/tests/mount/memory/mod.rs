@@ -280,8 +280,8 @@ fn serve_deferred(session: &Arc<Session>, channel: DeferredChannel) {
 
 type Opened = mpsc::Receiver<()>;
 
-/// With io_uring, starts the threads of the overflow queue, of the turns, and of the requests that
-/// still arrive on the device.
+/// With io_uring, starts the threads that serve the overflow queue, the turns, and the requests
+/// that still arrive on the device.
 fn start_others(session: &Arc<Session>) -> Vec<JoinHandle<()>> {
     if !session.protocol().io_uring {
         return Vec::new();
