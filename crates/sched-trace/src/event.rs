@@ -129,8 +129,8 @@ pub enum Kind {
     },
     /// `fuse_request_end`: the running thread, which serves the mount, has answered a request.
     FuseDone { connection: u32, unique: u64 },
-    /// `irq_handler_entry` or `softirq_entry`, which interrupt the running thread, or the events at
-    /// their ends.
+    /// `irq_handler_entry` or `softirq_entry`, when the running thread is interrupted, or the
+    /// matching exit event.
     Interrupt { source: Interrupt, begins: bool },
     /// `sched_blocked_reason` of Android's kernels, when `pid` is woken: the function in which it
     /// slept uninterruptibly.
@@ -145,8 +145,8 @@ pub enum Kind {
     BlockDone { device: u32, request: bool },
 }
 
-/// The state a thread left its CPU in: the bits of `prev_state`, as Linux 4.14 and later write
-/// them.
+/// The state in which a thread left its CPU: the bits of `prev_state`, as Linux 4.14 and later
+/// write them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct TaskState(pub u16);
 
@@ -169,7 +169,7 @@ impl TaskState {
     /// Converts the field's raw value; a bit above the reported ones is the preemption mark.
     pub fn from_bits(bits: u64) -> Self {
         let reported = (bits & 0xff) as u16;
-        // Kernels before 4.14 set a higher bit (TASK_STATE_MAX of their time) for "preempted".
+        // Kernels before 4.14 set a higher bit (the TASK_STATE_MAX of that kernel) for "preempted".
         Self(if reported == 0 && bits != 0 {
             0x100
         } else {
@@ -177,7 +177,7 @@ impl TaskState {
         })
     }
 
-    /// Parses the text of ftrace and of other printers: `R`, `R+`, `S`, `D|W`, ...
+    /// Parses a state as ftrace and other tools print it: `R`, `R+`, `S`, `D|W`, ...
     ///
     /// libtraceevent's plugins have their own letters for the last two bits: `x` and `W`.
     pub fn from_text(text: &str) -> Self {

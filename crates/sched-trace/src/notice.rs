@@ -88,7 +88,8 @@ pub enum Notice {
     NoSwitches,
     /// The trace has `sched_wakeup`, but not the `sched_waking` before it.
     NoWaking,
-    /// Switches and wake-ups of all threads are missing, too many for their figures to be valid.
+    /// Too many switches and wake-ups are missing for the figures of all threads together to be
+    /// valid.
     MissingEvents {
         /// Number of missing switches.
         switches: u64,

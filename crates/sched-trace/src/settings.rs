@@ -96,7 +96,7 @@ impl SchedulerSettings {
     }
 }
 
-/// "preemption none, autogroup on"; empty if nothing is known.
+/// Prints the settings, for example "preemption none, autogroup on"; nothing if none is known.
 impl fmt::Display for SchedulerSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.parts().collect::<Vec<_>>().join(", "))

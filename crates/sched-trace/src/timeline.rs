@@ -304,8 +304,8 @@ impl Timeline {
         Some(self.run(runs.get(after.checked_sub(1)?)?))
     }
 
-    /// How much of a run may have been in turns lent by threads that are more urgent than the one
-    /// that ran and have at least this priority.
+    /// How much of a run may have taken place in turns lent by threads that are more urgent than
+    /// the one that ran and have at least this priority.
     pub(crate) fn lent_ns(&self, run: &Run, prio: i32) -> u64 {
         let all = self.donations.get(&run.pid).map_or(&[][..], |all| all);
         let first = all.partition_point(|lent| lent.end_ns <= run.start_ns);

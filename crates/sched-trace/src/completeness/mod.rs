@@ -2,9 +2,10 @@
 //! unknown.
 //!
 //! A header that reports no loss proves nothing: a CPU that was not recorded, a ring buffer that
-//! was overwritten on one CPU, and a removed line leave no mark. The events themselves do: a thread
-//! that is woken twice has run in between, and if no CPU shows that, events are missing
-//! (`witness.rs`). Recorders and readers add what they know as [`crate::Claims`].
+//! was overwritten on one CPU, and a removed line leave no mark. The events themselves can prove a
+//! loss: a thread that is woken twice must have run in between, and if no CPU shows that run,
+//! events are missing (`witness.rs`). Recorders and readers add what they know as
+//! [`crate::Claims`].
 
 mod claims;
 mod hidden;
@@ -25,12 +26,12 @@ use times::{touches, union};
 use witness::Proof;
 
 /// A wait is uncertain if all CPUs were silent for this long within it, because anything that could
-/// end the wait would have been an event. The silence is a pause of the machine, or a gap between
+/// end the wait would have caused an event. The silence is a pause of the machine, or a gap between
 /// two recordings in one file.
 const SILENCE_NS: u64 = 2_000_000_000;
 
-/// The same limit if the events of several CPUs were not counted: a timer would have woken a thread
-/// on one of them.
+/// The same limit if the events of several CPUs were not counted: within this time, a timer would
+/// have woken a thread on one of these CPUs.
 const UNCOUNTED_NS: u64 = 500_000_000;
 
 /// Maximum number of silences examined for a notice.
@@ -74,12 +75,12 @@ pub struct Completeness {
     pub intervals: Vec<Interval>,
     /// Times at which another recording begins within the trace.
     pub seams: Vec<u64>,
-    /// Whether the recorder counted the events of all CPUs and lost none: the kernel never wrote
-    /// the events that are missing.
+    /// Whether the recorder counted the events of all CPUs and lost none. If so, the kernel never
+    /// wrote the events that are missing.
     pub is_counted: bool,
     /// Contradictions in the events, each of which proves that some are missing.
     pub proofs: u64,
-    /// Periods without any event that are too long for a wait, ordered by time.
+    /// Periods without any event, each too long to be a wait, ordered by time.
     silences: Vec<(u64, u64)>,
     /// The silences in which threads were runnable.
     paused: Vec<(u64, u64)>,
@@ -87,9 +88,9 @@ pub struct Completeness {
     known: Vec<Proof>,
     /// Broken intervals of all CPUs, merged, ordered by time.
     broken: Vec<(u64, u64)>,
-    /// Threads some of whose events the kernel omitted, and the intervals in which it did. If a
-    /// recorder counted all events, any contradiction shows an omission; otherwise only an isolated
-    /// one does.
+    /// By thread, the intervals in which the kernel omitted events of that thread. If a recorder
+    /// counted all events, any contradiction shows an omission; otherwise only an isolated one
+    /// does.
     omitted: BTreeMap<i32, Vec<(u64, u64)>>,
 }
 
@@ -200,8 +201,8 @@ impl Completeness {
         !self.broken.is_empty()
     }
 
-    /// Threads with single events that the kernel omitted, and the times at which the trace shows
-    /// this.
+    /// Threads of which the kernel omitted single events, and the times at which the trace reveals
+    /// the omissions.
     pub(crate) fn omitted(&self) -> impl Iterator<Item = (i32, u64)> {
         let all = self.omitted.iter();
         all.flat_map(|(pid, all)| all.iter().map(|(_, until)| (*pid, *until)))
@@ -220,7 +221,8 @@ impl Completeness {
         let after = self.silences.partition_point(|(_, end)| *end <= from_ns);
         let silence = self.silences.get(after);
         touches(&self.broken, from_ns, until_ns)
-            // Only a silence within the wait counts: there are events at the silence's edges.
+            // Only a silence that lies entirely within the wait counts: a silence begins and ends
+            // with an event.
             || silence.is_some_and(|(start, end)| *start >= from_ns && *end <= until_ns)
     }
 
@@ -274,7 +276,8 @@ impl Completeness {
     }
 }
 
-/// A time at which the states of threads become unknown and, at a seam, also what runs on the CPUs.
+/// A time at which the states of all threads become unknown; at a seam, so does what runs on the
+/// CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Edge {
     pub at_ns: u64,
@@ -298,7 +301,7 @@ fn joined(mut proofs: Vec<Proof>) -> BTreeMap<Option<u32>, Vec<Proof>> {
     by_cpu
 }
 
-/// Broken intervals, and what is known about the rest of each CPU.
+/// The broken intervals of each CPU, and what is known about the time between them.
 fn intervals(
     trace: &Trace,
     (first, last): (u64, u64),

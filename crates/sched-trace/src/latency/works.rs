@@ -66,7 +66,7 @@ impl Works {
         }
     }
 
-    /// Whether items of work queues started but the trace lacks their ends.
+    /// Whether the trace has starts of work queue items, but not their ends.
     pub fn lacks_ends(&self) -> bool {
         !self.ends && self.runs.iter().any(|run| !run.kthread)
     }
@@ -101,8 +101,8 @@ impl Works {
         self.queued.get(&work)?.queue
     }
 
-    /// Whether a work queue item that starts in a worker's thread is executed by a softirq there:
-    /// softirqs execute its function, or the worker is still inside another item.
+    /// Whether a softirq executes the work queue item that starts in a worker's thread: this is so
+    /// if softirqs execute its function, or if the worker is still inside another item.
     pub fn interrupts(&self, pid: i32, function: Name) -> bool {
         let inside = || self.open.contains_key(&Runner::Worker(pid)) && !self.rested.contains(&pid);
         self.softirqs.contains(&function) || self.ends && inside()

@@ -46,7 +46,7 @@ impl Bundles {
     /// Adds the events of a bundle (`FtraceEventBundle`).
     pub fn read(&mut self, mut sink: Sink<'_>, bundle: &[u8]) -> Result<(), Stop> {
         let (mut cpu, mut before, mut lossy) = (0, None, false);
-        // The CPU may follow the events.
+        // The field of the CPU may follow the events.
         fields(bundle, |tag, value| match tag {
             1 => cpu = value.number(),
             3 => lossy |= value.number() != 0,
@@ -93,8 +93,8 @@ impl Bundles {
     }
 
     /// Whether bundles generally continue the previous one. If several users record at the same
-    /// time, each receives only its own events, and the last event of all users may not be among
-    /// them.
+    /// time, each receives only its own events, but a bundle may give the time of an event that
+    /// another user received.
     pub fn follow(&self) -> bool {
         let count = |of: fn(&Chain) -> u64| self.chains.values().map(of).sum::<u64>();
         let breaks = count(|chain| chain.breaks.len() as u64);

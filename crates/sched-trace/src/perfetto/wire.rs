@@ -25,7 +25,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The bytes; none if the value is not bytes.
+    /// The bytes; empty if the value is not bytes.
     pub fn bytes(self) -> &'a [u8] {
         match self {
             Self::Bytes(bytes) => bytes,

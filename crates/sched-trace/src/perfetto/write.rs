@@ -67,7 +67,7 @@ fn boot_offset(trace: &Trace) -> u64 {
     }
 }
 
-/// One packet of the events: field 1 of the message `Trace`.
+/// Writes one packet, which is field 1 of the message `Trace`.
 fn put(out: &mut impl Write, fill: impl FnOnce(&mut Message)) -> io::Result<()> {
     let mut trace = Message::default();
     trace.message(1, |packet| {

@@ -132,7 +132,8 @@ fn with_children(mut threads: BTreeSet<i32>, trace: &Trace) -> BTreeSet<i32> {
     threads
 }
 
-/// "/build: 50 of 100 ms (cpu.max), its threads were throttled for 1203 ms in 12 of 20 periods".
+/// Describes a quota and its effects, for example "/build: 50 of 100 ms (cpu.max), its threads were
+/// throttled for 1203 ms in 12 of 20 periods".
 fn title(path: &Path, group: &Group, done: Account) -> String {
     let ms = |us: u64| us as f64 / 1000.0;
     format!(

@@ -43,14 +43,14 @@ fn sleeper(name: &str) {
         .unwrap();
 }
 
-/// The waits after wake-ups of the threads with a name.
+/// The waits after wake-ups of all threads with this name.
 fn wakeups(trace: &Trace, name: &str) -> Vec<Wait> {
     let own = |wait: &Wait| wait.comm == name.into() && wait.kind == WaitKind::Wakeup;
     let waits = analyse(trace).waits.into_iter();
     waits.filter(own).collect()
 }
 
-/// How often the threads with a name were woken, and how often they were preempted.
+/// How often the threads with this name were woken, and how often they were preempted.
 fn counts(trace: &Trace, name: &str) -> (usize, usize) {
     let (mut woken, mut preempted) = (0, 0);
     for event in &trace.events {

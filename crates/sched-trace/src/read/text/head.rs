@@ -81,7 +81,8 @@ fn thread(task: &str) -> Option<(i32, Option<i32>)> {
     Some((task.rsplit('-').next()?.parse().ok()?, process))
 }
 
-/// `1234.567891` in nanoseconds; `None` for a number that counts something else.
+/// Converts seconds such as `1234.567891` to nanoseconds; `None` for a number that counts something
+/// else.
 pub(super) fn seconds(text: &str) -> Option<u64> {
     let (whole, part) = text.split_once('.')?;
     let fraction = format!("{part:0<9}");

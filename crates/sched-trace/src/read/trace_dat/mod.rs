@@ -16,8 +16,8 @@ pub(super) use options::FORMAT;
 /// Largest accepted number of sections.
 const SECTIONS: usize = 1000;
 
-/// How many bytes after the events are searched for another trace, since version 7 has options
-/// there.
+/// Number of bytes after the events that are searched for another trace, since version 7 stores
+/// options in between.
 const AFTER_EVENTS: u64 = 1 << 20;
 
 /// Reads a whole trace.
