@@ -1,8 +1,8 @@
 //! Calls that a sandbox must refuse, for a test in which a server tries them.
 //!
 //! A call that is let through fails or does no harm, because its arguments refer to no memory, and
-//! to descriptors and processes that do not exist. A filter decides before the kernel examines
-//! them, and returns EPERM.
+//! to descriptors and processes that do not exist. A filter decides before the kernel examines the
+//! arguments, and returns EPERM.
 
 use std::io;
 

@@ -26,7 +26,7 @@ const COMMIT_AND_FETCH: u32 = 2;
 /// Marks completions of the waker's poll.
 const WAKER: u64 = u64::MAX;
 
-/// The kind of event.
+/// An event that the ring reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
     /// The waker became readable. Clear it and call [`FuseRing::watch_waker`].
@@ -79,8 +79,8 @@ impl DisabledRing {
     /// Creates a ring with room for this many entries and a waker.
     ///
     /// # Errors
-    /// The kernel's refusal: too old (EINVAL), disabled or forbidden (EPERM), missing (ENOSYS), no
-    /// memory or descriptor left (ENOMEM, EMFILE).
+    /// The kernel is too old (EINVAL), io_uring is disabled or forbidden (EPERM) or missing
+    /// (ENOSYS), or no memory or descriptor is left (ENOMEM, EMFILE).
     pub fn new(entries: usize) -> io::Result<Self> {
         let slots = u32::try_from((entries + 1).next_power_of_two());
         let slots = slots.map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
@@ -176,8 +176,8 @@ impl PreparedRing {
     /// Registers the entries, for the calling thread. INIT must have accepted `FUSE_OVER_IO_URING`.
     ///
     /// # Errors
-    /// The kernel's refusal of an entry. The mount then continues over the device, unless all
-    /// queues had already been registered.
+    /// The error with which the kernel refuses an entry. In that case the mount continues over the
+    /// device, unless all queues had already been registered.
     pub fn start(self) -> io::Result<FuseRing> {
         let Self { mut ring, queues } = self;
         ring.ring.enable()?;
@@ -330,8 +330,8 @@ impl FuseRing {
         self.push(&entry);
     }
 
-    /// The kernel's refusal of the entries. The refusal arrives before any request can, and if the
-    /// kernel refuses one entry of a ring, it refuses all.
+    /// The error with which the kernel refused the entries, if it did. A refusal arrives before any
+    /// request can, and if the kernel refuses one entry of a ring, it refuses all.
     fn refusal(&mut self) -> Option<i32> {
         self.take_completions();
         self.events.iter().find_map(|event| match event {

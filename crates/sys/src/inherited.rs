@@ -73,8 +73,8 @@ fn close_range(first: RawFd, last: RawFd) {
     }
 }
 
-/// Closes descriptors without close_range(2), before Linux 5.9 or if a filter does not know that
-/// call.
+/// Closes descriptors without close_range(2), for kernels before 5.9 and filters that do not know
+/// that call.
 fn close_one_by_one(first: RawFd, last: RawFd) {
     let Ok(open) = std::fs::read_dir("/proc/self/fd") else {
         return;
@@ -107,7 +107,7 @@ pub fn unshare_without(left_out: impl IntoIterator<Item = RawFd>) -> io::Result<
     // names a file that the other side opened itself.
     unsafe { unshare_unsafe(UnshareFlags::FILES) }?;
     // Closes the descriptors in this thread's table only, in which no number has been reused yet;
-    // the owners close theirs.
+    // their owners close them in the other table.
     (0..FIRST).chain(left_out).for_each(close);
     Ok(())
 }

@@ -150,7 +150,7 @@ impl Inherited {
     }
 }
 
-/// Sets policy and priority of the calling thread; children inherit them.
+/// Sets the policy and priority of the calling thread; its children inherit both.
 fn set_plainly(policy: i32, priority: libc::c_int) -> io::Result<()> {
     // SAFETY: the kernel's sched_param is one int, which the call only reads.
     done(unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const priority) })

@@ -227,8 +227,8 @@ impl Uring {
         true
     }
 
-    /// Submits all queued submissions, then sleeps until there are `wanted` completions; with
-    /// `events` the kernel also delivers those that are due.
+    /// Submits all queued submissions, then sleeps until there are `wanted` completions; if
+    /// `events` is set, the kernel also delivers completions that are due.
     pub(crate) fn enter(&mut self, wanted: u32, events: bool) -> io::Result<()> {
         let head = self.counter(self.submissions_head).load(Ordering::Acquire);
         let count = self.tail.wrapping_sub(head);
