@@ -1,4 +1,4 @@
-//! ftrace text traces: refused with one line, or consistent in everything computed from them.
+//! Oracle: a text of ftrace is refused with one line, or everything computed from it is consistent.
 #![no_main]
 
 #[path = "../../crates/sched-trace/tests/oracle/mod.rs"]

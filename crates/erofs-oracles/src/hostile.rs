@@ -24,7 +24,7 @@ const INODE: u64 = 64;
 const HEADER: u64 = 8;
 /// Decoded bytes of the one pcluster that all extents share.
 const DECODED: usize = 12 << 20;
-/// Extents that share it.
+/// Number of extents that share this pcluster.
 const SHARING: u64 = 340;
 
 /// A class of hostile images.

@@ -28,8 +28,8 @@ pub struct Profile {
 pub struct Directory {
     /// Index of the parent in [`Profile::directories`]; `None` for the root of the mount.
     pub parent: Option<u32>,
-    /// When all entries are wanted, in milliseconds from the beginning of the launch: the launch
-    /// lists the directory, or looks up many names in it.
+    /// The time, in milliseconds from the beginning of the launch, from which all entries are
+    /// wanted, because the launch lists the directory or looks up many names in it.
     pub listed_ms: Option<u32>,
     /// The directory's name in its parent.
     pub name: Vec<u8>,

@@ -1,6 +1,5 @@
-//! A profile as text that people can read, review, merge and keep in git. One line per step, in the
-//! order in which a launch takes them; the first word names the kind of step, and a path comes
-//! last.
+//! A profile as text that people can read, review, merge and keep in git. There is one line for
+//! each step of the launch, in order; the first word names the kind of step, and a path comes last.
 //!
 //! | line | what the launch does |
 //! | --- | --- |
