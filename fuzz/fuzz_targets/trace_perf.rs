@@ -1,4 +1,5 @@
-//! Oracle: a perf.data is refused with one line, or everything computed from it is consistent.
+//! Oracle: a perf.data is refused with a one-line error, or everything computed from it is
+//! consistent.
 #![no_main]
 
 #[path = "../../crates/sched-trace/tests/oracle/mod.rs"]

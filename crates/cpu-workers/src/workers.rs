@@ -7,7 +7,8 @@
 //! Shut-down, so that no job is lost:
 //! 1. Only the first caller proceeds; any other waits for it or, on a worker, returns immediately.
 //! 2. The slots are emptied for good and the pinned workers' queues closed; the workers run the
-//!    queued jobs, drop their sources and are joined. Jobs queued meanwhile go to the unbound pool.
+//!    queued jobs, drop their sources and are joined. Jobs queued in the meantime go to the unbound
+//!    pool.
 //! 3. The unbound pool's queue is closed; its threads run the queued jobs and are joined. Jobs
 //!    queued from now on run on the thread that queues them.
 
@@ -313,7 +314,7 @@ impl Workers {
     }
 
     /// Gives the calling thread, which must not be a worker, the priority of all pinned workers
-    /// until it drops the guard; after that, it keeps the priority that it has then.
+    /// until it drops the guard, which leaves the priority as it is at that moment.
     pub fn follow(self: &Arc<Self>) -> Following {
         let (tid, priority) = (priority::own_tid(), Arc::new(ThreadPriority::new()));
         lowered::set_followers_own(Some(Arc::clone(&priority)));

@@ -66,7 +66,7 @@ struct Field(Range<usize>);
 pub struct Mutator {
     image: Vec<u8>,
     /// By kind: superblock, inodes, attributes, maps and inline content, entries, names, streams. A
-    /// kind is chosen first, since some have many more fields than others.
+    /// kind is chosen first, since some kinds have many more fields than others.
     kinds: [Vec<Field>; 7],
     /// Pclusters that may become holes.
     holes: Vec<Hole>,

@@ -41,8 +41,8 @@ pub fn signatures() -> std::path::PathBuf {
 }
 
 /// A signature is accepted only if it contains the RSA signature made by the trusted key, which can
-/// make no other for the same bytes. Otherwise it is refused with one line. It is never accepted
-/// for another root hash.
+/// make no other for the same bytes. Otherwise it is refused with a one-line error. It is never
+/// accepted for another root hash.
 pub fn signature(data: &[u8]) {
     let trusted = &*TRUSTED;
     match verify_signature(data, &trusted.root, &trusted.certificates) {

@@ -18,7 +18,7 @@ struct Image(PathBuf);
 
 impl Image {
     fn new(class: Class) -> Self {
-        // Tests run in parallel, with images of the same class.
+        // Tests run in parallel and may use images of the same class.
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let (process, number) = (std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
         let name = format!("hostile-{class:?}-{process}-{number}.erofs");

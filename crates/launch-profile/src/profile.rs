@@ -16,8 +16,8 @@ pub struct Profile {
     pub directories: Vec<Directory>,
     /// Files that were read, in the order of their first page.
     pub files: Vec<RecordedFile>,
-    /// Names that were looked up in addition to those of files that were read, including absent
-    /// ones.
+    /// Names, including absent ones, that were looked up in addition to the names of files that
+    /// were read.
     pub names: Vec<LookedUp>,
     /// Pages that were read, in the order of the first page of each window.
     pub windows: Vec<Window>,

@@ -54,14 +54,14 @@ pub enum Why {
     /// The CPU mostly ran the owner of a mutex. A more urgent thread was blocked on the mutex, and
     /// the owner may have run in that thread's turn (proxy execution).
     Donated,
-    /// The thread is real-time, and one normal thread kept the CPU, because its code could not be
-    /// preempted. The trace does not distinguish this from an exhausted budget.
+    /// The thread is real-time, and one normal thread kept the CPU, because the kernel code that it
+    /// ran could not be preempted. The trace does not distinguish this from an exhausted budget.
     NotPreempted,
     /// Another CPU was idle, but the scheduler did not move the thread.
     NotMoved,
 }
 
-/// A summary of the threads that others waited behind.
+/// A summary of the threads that other threads waited behind.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Blame {
     /// Number of waits.
@@ -80,7 +80,7 @@ pub struct Blame {
     pub why: Vec<Reason>,
 }
 
-/// Threads of one name and priority that others waited behind.
+/// Threads of one name and priority that other threads waited behind.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Blocker {
     /// Name of the threads.
@@ -190,7 +190,7 @@ impl Sum {
     }
 }
 
-/// Summarizes which threads others waited behind.
+/// Summarizes which threads these waits were spent behind.
 pub fn blame<'a>(timeline: &Timeline, waits: impl IntoIterator<Item = &'a Wait>) -> Blame {
     let mut blockers: HashMap<(Comm, i32, Option<Policy>, Option<Item>), Sum> = HashMap::new();
     let mut reasons: HashMap<Why, Sum> = HashMap::new();

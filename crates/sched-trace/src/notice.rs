@@ -95,7 +95,7 @@ pub enum Notice {
         switches: u64,
         /// Runs after a sleep without a wake-up.
         unexplained: u64,
-        /// Number of waits of these threads.
+        /// Number of waits of all threads.
         waits: u64,
     },
     /// The kernel lets a blocked thread lend its turn to the owner of the mutex.

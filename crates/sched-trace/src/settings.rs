@@ -30,7 +30,7 @@ const PROXY: [&str; 4] = [
     "proxy_deactivate",
 ];
 
-/// Whether a kernel with these symbols, lines of /proc/kallsyms, was built with proxy execution.
+/// Whether the kernel whose /proc/kallsyms this is was built with proxy execution.
 pub(crate) fn is_built_with_proxy(kallsyms: &[u8]) -> bool {
     let symbol = |line: &[u8]| {
         let name = line.split(|byte| *byte == b' ').nth(2)?;
@@ -64,7 +64,7 @@ impl SchedulerSettings {
         settings
     }
 
-    /// The version of a kernel followed by these settings, as traces store both.
+    /// The version of a kernel followed by these settings, in the form in which traces store them.
     pub fn behind(&self, version: &str) -> String {
         let settings = self.parts();
         let parts = std::iter::once(version.to_owned()).chain(settings);

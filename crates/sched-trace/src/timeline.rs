@@ -153,8 +153,8 @@ impl Timeline {
         timeline
     }
 
-    /// Learns which work item each worker executed at which time. The item of a softirq is nested
-    /// within another one.
+    /// Learns which work item each worker executed at which time. A softirq's item may be nested
+    /// within the item of the worker that the softirq interrupted.
     pub fn with_items(mut self, report: &Report) -> Self {
         let unknown = |work: &&WorkRun| work.softirq && work.end_ns.is_none();
         for work in report.works.iter().filter(|work| !unknown(work)) {

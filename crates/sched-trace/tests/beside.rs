@@ -252,7 +252,8 @@ impl Perf {
             }
             row.is_near(other)
         };
-        // The run with the exit record is among the last ones. The thread may be -1 from there on.
+        // The run with the exit record is among the last ones. After it, perf may show the thread
+        // as -1.
         let last = waits.len().saturating_sub(32)..waits.len();
         let exits = |exit: usize| {
             (exit + 1..=waits.len()).any(|unnamed| {

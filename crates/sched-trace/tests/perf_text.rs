@@ -155,11 +155,11 @@ pub fn left(trace: &Trace) -> impl Fn(&Wait) -> Option<TaskState> {
     }
 }
 
-/// Delays in `timehist` for runs whose beginning is not traced: some kernels omit a switch, and a
-/// thread leaves a CPU that it did not enter. `timehist` assumes that the thread has run since the
-/// last switch written on that CPU; if the thread was runnable before that switch, `timehist` shows
-/// a delay until then, while here such a run ends no wait. The last value is whether the thread had
-/// been preempted.
+/// Delays in `timehist` for runs whose beginning is not traced: some kernels omit a switch, so the
+/// trace shows a thread leaving a CPU that it did not enter. `timehist` assumes that the thread has
+/// run since the last switch written on that CPU; if the thread was runnable before that switch,
+/// `timehist` shows a delay until then, while here such a run ends no wait. The last value is
+/// whether the thread had been preempted.
 pub fn delays_of_unseen(trace: &Trace) -> Vec<(i32, u64, bool)> {
     let (mut last, mut ready, mut delays) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
     for event in &trace.events {

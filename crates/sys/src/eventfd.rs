@@ -28,7 +28,7 @@ impl EventFd {
         let _ = (&self.0).write(&1_u64.to_ne_bytes());
     }
 
-    /// Clears the wake-ups so far.
+    /// Clears all earlier wake-ups.
     pub fn clear(&self) {
         // The read fails if there was no wake-up.
         let _ = (&self.0).read(&mut [0; 8]);

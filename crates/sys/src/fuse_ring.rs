@@ -119,7 +119,7 @@ pub struct FuseRing {
     events: VecDeque<Event>,
     memory: Mapping,
     payload_bytes: usize,
-    /// Whether some submissions have not been passed to the kernel yet.
+    /// Whether any submissions have not been passed to the kernel yet.
     pending: bool,
 }
 
@@ -264,7 +264,7 @@ impl FuseRing {
     ///
     /// # Safety
     /// No other message of this entry may exist; the ring must live, and must not commit the entry,
-    /// as long as this one does.
+    /// as long as this message exists.
     unsafe fn ours<'m>(&self, number: usize) -> Message<'m> {
         assert_eq!(
             self.entries[number].owner,
@@ -359,8 +359,8 @@ impl FuseRing {
     fn push(&mut self, submission: &Submission) {
         self.pending = true;
         // SAFETY: a command names memory of `self`: the iovecs and the memory they point to live
-        // until the ring is closed, and the state in `entries` keeps us from accessing it
-        // meanwhile. The poll names no memory. The ring holds its files.
+        // until the ring is closed, and the state in `entries` keeps us from accessing it while the
+        // kernel owns it. The poll names no memory. The ring holds its files.
         let pushed = unsafe { self.ring.push(submission) };
         // There is a slot for each entry and one for the waker, and each has at most one
         // submission.

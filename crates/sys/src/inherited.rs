@@ -94,10 +94,10 @@ fn close_one_by_one(first: RawFd, last: RawFd) {
 /// closed. Descriptors that other threads open or close from now on are not opened or closed in the
 /// copy.
 ///
-/// This is for a thread that may be in an unkillable wait when the process is killed: the table
-/// that the other threads share is then closed without waiting for this thread. The thread must not
-/// use descriptors that other threads open later, and descriptors that it closes stay open for the
-/// other threads.
+/// This is for a thread that may be in an unkillable wait when the process is killed: with its own
+/// table, the kernel can close the one that the other threads share without waiting for this
+/// thread. The thread must not use descriptors that other threads open later, and descriptors that
+/// it closes stay open for the other threads.
 ///
 /// # Errors
 /// There is no memory, or the call is forbidden.

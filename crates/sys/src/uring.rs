@@ -103,8 +103,9 @@ impl Submission {
 
 /// The ring. The kernel rejects calls by any thread other than the one that enabled it.
 pub(crate) struct Uring {
-    // Fields are dropped in this order: after its last descriptor is closed, a ring touches no
-    // memory of the process; pages of the queues that it still holds are then no longer mapped.
+    // Fields are dropped in this order, so that the ring is closed before its memory is unmapped. A
+    // closed ring touches no memory of the process; it may still hold pages of the queues, but only
+    // after they have been unmapped.
     fd: OwnedFd,
     queues: Mapping,
     submissions: Mapping,

@@ -92,7 +92,8 @@ pub(crate) fn current_worker() -> Option<Arc<Worker>> {
 }
 
 /// Counts `work` as one request served by the calling worker: `stats()` reports the run time, and
-/// the worker is not idle meanwhile. On other threads this only runs `work`. For event sources.
+/// the worker does not count as idle while `work` runs. On other threads this only runs `work`. For
+/// event sources.
 pub fn serve<R>(work: impl FnOnce() -> R) -> R {
     CURRENT.with_borrow(|current| match current {
         Some((worker, _)) => worker.serve(work),

@@ -60,8 +60,8 @@ impl Hidden {
         self.pids.contains(&pid)
     }
 
-    /// Whether hidden threads explain a contradiction of this thread between these times; `single`
-    /// says whether one missing event would explain the contradiction.
+    /// Whether hidden threads explain a contradiction in this thread's events between these times;
+    /// `single` says whether one missing event would explain the contradiction.
     pub fn explains(&self, pid: i32, single: bool, from_ns: u64, until_ns: u64) -> bool {
         self.has(pid) || single && touches(&self.blind, from_ns, until_ns)
     }

@@ -78,7 +78,7 @@ pub struct Completeness {
     /// Whether the recorder counted the events of all CPUs and lost none. If so, the kernel never
     /// wrote the events that are missing.
     pub is_counted: bool,
-    /// Contradictions in the events, each of which proves that some are missing.
+    /// Number of contradictions in the events, each of which proves that events are missing.
     pub proofs: u64,
     /// Periods without any event, each too long to be a wait, ordered by time.
     silences: Vec<(u64, u64)>,

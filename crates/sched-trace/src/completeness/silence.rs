@@ -3,9 +3,9 @@
 //!
 //! A thread that waits behind another one of the same kind runs within a few milliseconds. If a
 //! thread always does so, and its CPU writes no event for a hundred milliseconds while the thread
-//! is runnable, then events of that CPU are missing; if no CPU writes any, time itself is missing.
-//! Threads that are used to waiting (SCHED_IDLE, CPU quotas) prove nothing, nor do threads behind
-//! real-time threads that may run for long.
+//! is runnable, then events of that CPU are missing; if no CPU writes any event, time itself is
+//! missing. Threads that are used to waiting (SCHED_IDLE, CPU quotas) prove nothing, nor do threads
+//! behind real-time threads that may run for long.
 
 use super::hidden::Hidden;
 use super::witness::Proof;

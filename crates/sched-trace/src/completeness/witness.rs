@@ -1,4 +1,4 @@
-//! Contradictions in the events of a trace, each of which proves that some are missing.
+//! Contradictions in the events of a trace, each of which proves that events are missing.
 //!
 //! Every event of a thread implies something about what the thread did before. If no event shows
 //! that, one is missing, and the CPU that the thread ran on should have written it. Omissions by
@@ -135,8 +135,8 @@ struct Cpu {
 #[derive(Debug, Default)]
 struct Witness {
     migrates: bool,
-    /// All wake-ups between these times are recorded; before and after, some CPUs were not recorded
-    /// yet or no longer recorded.
+    /// All wake-ups between these times are recorded; before and after them, at least one CPU was
+    /// not being recorded.
     recorded: Option<(u64, u64)>,
     /// The same times; `None` if the kernel may omit the switch that a wake-up follows.
     wakes: Option<(u64, u64)>,

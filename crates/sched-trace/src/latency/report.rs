@@ -146,7 +146,7 @@ pub struct WorkRun {
     pub workqueue: Option<Name>,
     /// Whether a kthread_worker executed the item, rather than a work queue.
     pub kthread: bool,
-    /// Whether a softirq executed the item. The softirq interrupted the thread, which is then not
-    /// the item's worker.
+    /// Whether a softirq executed the item. If so, `pid` is the thread that the softirq
+    /// interrupted, not a worker.
     pub softirq: bool,
 }

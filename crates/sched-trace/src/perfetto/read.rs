@@ -210,7 +210,7 @@ impl Reader {
         }
     }
 
-    /// Reads the packets inside a compressed packet; these do not nest further.
+    /// Reads the packets inside a compressed packet, which must not be compressed in turn.
     fn compressed(&mut self, packets: &[u8], depth: u32) -> Result<(), Stop> {
         if depth > 0 {
             return Err(Stop::Damaged);

@@ -13,7 +13,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-/// Events in one bundle. Perfetto itself writes packets of some tens of KiB.
+/// Events in one bundle. Perfetto itself writes packets of tens of KiB.
 const BUNDLE: usize = 512;
 
 /// Packet sequences: ftrace, and the tracks of slices.

@@ -1,4 +1,4 @@
-//! A tracing instance of our own: separate buffers, separate events.
+//! The recorder's own tracing instance, with separate buffers and separate events.
 
 use super::options::RecordOptions;
 use super::tracefs::Tracefs;

@@ -57,7 +57,7 @@ impl Quotas {
     }
 
     /// Notes each thread of the trace that was in a group throttled between `self` and `after`: the
-    /// group's threads at either time, and all threads that these created meanwhile.
+    /// group's threads at either time, and all threads that these created in between.
     pub(super) fn fill_in(&self, after: &Self, trace: &mut Trace) {
         if self.top.as_os_str().is_empty() {
             return;

@@ -19,8 +19,8 @@ const BOUNDS: ReadOptions = ReadOptions {
 /// Maximum number of waits for which blame is computed; more would only take time.
 const WAITS: usize = 500;
 
-/// Reads a file with arbitrary content. The file must be refused with one line, or everything
-/// computed from it must be consistent.
+/// Reads a file with arbitrary content. Either the file is refused with a one-line error, or
+/// everything computed from it is consistent.
 pub fn check(bytes: &[u8]) {
     let trace = match read(Cursor::new(bytes), Path::new("fuzzed"), &BOUNDS) {
         Ok(trace) => trace,

@@ -39,7 +39,7 @@ pub(super) fn read(mut file: impl Read + Seek, mut limits: Limits) -> Result<Tra
     if sum > size {
         return Err(reader.broken(format!("{sum} bytes of events in a file of {size}")));
     }
-    // Another recording after this one would be ignored.
+    // A recording that follows this one would go unnoticed, so it is an error.
     let end = contents
         .buffer
         .cpus
