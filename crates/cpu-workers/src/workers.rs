@@ -308,7 +308,7 @@ impl Workers {
     /// never raised.
     pub fn lead(&self) {
         if self.priority != Priority::Normal {
-            // A refusal is already reported for the workers.
+            // A refusal has already been reported for the workers.
             let _ = ThreadPriority::new().set(priority::own_tid(), Wanted::Best);
         }
     }
@@ -319,7 +319,7 @@ impl Workers {
         let (tid, priority) = (priority::own_tid(), Arc::new(ThreadPriority::new()));
         lowered::set_followers_own(Some(Arc::clone(&priority)));
         let _flip = self.flip.lock();
-        // A refusal is already reported for the workers.
+        // A refusal has already been reported for the workers.
         let _ = priority.set(tid, self.topology.wanted());
         self.followers.lock().push((tid, priority));
         Following {

@@ -326,7 +326,7 @@ impl Builder {
 const PER_WINDOW: u64 = PAGES_PER_WINDOW as u64;
 const PATH: &str = "must be a number and a path";
 
-/// A number and the path after it.
+/// Parses a number and the path after it.
 fn numbered(rest: &str) -> Option<(u64, Vec<u8>)> {
     let (number, path) = rest.split_once(' ')?;
     Some((number.parse().ok()?, unescaped(path)?))

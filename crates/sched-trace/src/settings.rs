@@ -22,10 +22,10 @@ pub struct SchedulerSettings {
 
 /// Symbols of a kernel that was built with proxy execution.
 const PROXY: [&str; 4] = [
-    // Only in kernels that list data too (CONFIG_KALLSYMS_ALL).
+    // Listed only by kernels that list data too (CONFIG_KALLSYMS_ALL).
     "__sched_proxy_exec",
     "proxy_resched_idle",
-    // Both may be inlined.
+    // Both functions may be inlined.
     "find_proxy_task",
     "proxy_deactivate",
 ];
@@ -103,7 +103,7 @@ impl fmt::Display for SchedulerSettings {
     }
 }
 
-/// The preemption mode in the version of a kernel, which does not mention the modes none and
+/// The preemption mode that a kernel's version string names; it never names the modes none and
 /// voluntary.
 fn built_preemption(version: &str) -> Option<&'static str> {
     let words = || version.split_whitespace();

@@ -36,7 +36,7 @@ pub struct Run {
     pub left: Option<TaskState>,
     /// Whether the trace has the switch to the thread.
     pub entered: bool,
-    /// The work item that the thread executed, if the timeline knows items.
+    /// The work item that the thread executed, if the timeline was given the items.
     pub item: Option<Item>,
 }
 

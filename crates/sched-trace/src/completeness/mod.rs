@@ -221,8 +221,8 @@ impl Completeness {
         let after = self.silences.partition_point(|(_, end)| *end <= from_ns);
         let silence = self.silences.get(after);
         touches(&self.broken, from_ns, until_ns)
-            // Only a silence that lies entirely within the wait counts: a silence begins and ends
-            // with an event.
+            // A silence begins and ends with an event, so it lies either entirely within the wait
+            // or outside it.
             || silence.is_some_and(|(start, end)| *start >= from_ns && *end <= until_ns)
     }
 

@@ -299,7 +299,8 @@ fn check_sections(file: &mut (impl Read + Seek)) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Walks the EVENT_DESC section, since the library allocates memory according to its counts.
+/// Checks the EVENT_DESC section first, since the library allocates memory according to the counts
+/// in it.
 fn check_event_desc<R: Read>(reader: &mut ByteReader<R>, length: u64) -> Result<(), Fault> {
     let events = u64::from(reader.u32("the number of events")?);
     let attr = u64::from(reader.u32("the size of an event's attributes")?);
