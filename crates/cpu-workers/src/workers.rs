@@ -6,9 +6,9 @@
 //!
 //! Shut-down, so that no job is lost:
 //! 1. Only the first caller proceeds; any other waits for it or, on a worker, returns immediately.
-//! 2. The slots are emptied for good and the pinned workers' queues closed; the workers run the
-//!    queued jobs, drop their sources and are joined. Jobs queued in the meantime go to the unbound
-//!    pool.
+//! 2. The slots are emptied for good, and the pinned workers' queues are closed; the workers run
+//!    the queued jobs, drop their sources and are joined. Jobs queued in the meantime go to the
+//!    unbound pool.
 //! 3. The unbound pool's queue is closed; its threads run the queued jobs and are joined. Jobs
 //!    queued from now on run on the thread that queues them.
 
@@ -350,8 +350,9 @@ impl Workers {
     }
 }
 
-/// The guard of a thread that has the priority of the workers; see [`Workers::follow`]. It is also
-/// dropped if the thread panics, since the system may reuse the thread's ID.
+/// The guard of a thread that has the priority of the workers; see [`Workers::follow`]. It is
+/// dropped even if the thread panics, which is necessary because the system may reuse the thread's
+/// ID.
 #[must_use = "dropping this stops the thread from following the workers' priority"]
 #[derive(Debug)]
 pub struct Following {

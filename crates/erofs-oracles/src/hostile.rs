@@ -84,7 +84,7 @@ pub fn write(class: Class, path: &Path) -> io::Result<()> {
             vec![(b"huge", maker.shared_pcluster(&block)?)]
         }
         Class::DisorderSharedPcluster => {
-            // These sort before "absent", so a search for it ends at the last bytes of the
+            // These names sort before "absent", so a search for it ends at the last bytes of the
             // pcluster.
             let block = directory_block(&[(b"ab", good), (b"aa", good)]);
             vec![(b"huge", maker.shared_pcluster(&block)?)]

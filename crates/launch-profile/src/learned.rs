@@ -15,9 +15,9 @@
 //! The first line has the [`VERSION`]. `image` gives the UUID, build time (seconds, nanoseconds),
 //! blocks, inodes and content of the image; without that line the file fits any image. `idle` is
 //! the smallest number of idle mounts among the programs. Each `program`, most recently launched
-//! first, is followed by its launches, its idle mounts, the limits that it was trimmed to (`until`
-//! milliseconds, `bytes`), and [its steps](crate::text). A number that is 0 may be omitted. Unknown
-//! lines are skipped.
+//! first, is followed by the numbers of its launches and its idle mounts, the limits that it was
+//! trimmed to (`until` milliseconds, `bytes`), and [its steps](crate::text). A number that is 0 may
+//! be omitted. Unknown lines are skipped.
 //!
 //! A file that [travels](Learned::travelling) with an image has this format without `image` and
 //! `idle`.

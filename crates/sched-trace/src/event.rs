@@ -27,7 +27,8 @@ pub struct Task {
     /// ID of the thread; 0 is the idle task, [`UNKNOWN_PID`] a thread that the format does not
     /// name.
     pub pid: i32,
-    /// Priority as the kernel traces it: below 100 real-time (99 - rt_priority), 120 is nice 0.
+    /// Priority as the kernel traces it: values below 100 are real-time (99 - rt_priority), and 120
+    /// is nice 0.
     pub prio: i32,
 }
 
@@ -62,7 +63,7 @@ pub enum Interrupt {
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the fields carry the kernel's own names")]
 pub enum Kind {
-    /// `sched_switch`: `prev` left the CPU, `next` runs from here on.
+    /// `sched_switch`: `prev` left the CPU, and `next` runs from now on.
     Switch {
         prev: Task,
         prev_state: TaskState,
@@ -120,8 +121,8 @@ pub enum Kind {
     Exit { task: Task },
     /// `task_rename`.
     Rename { pid: i32, comm: Comm },
-    /// `fuse_request_send`: the running thread sends a request to the FUSE mount of a device
-    /// number.
+    /// `fuse_request_send`: the running thread sends a request to a FUSE mount; `connection` is the
+    /// mount's device number.
     FuseSent {
         connection: u32,
         unique: u64,

@@ -31,7 +31,7 @@ pub enum Notice {
     Wrapped {
         /// Number of overwritten events, if the trace says.
         overwritten: u64,
-        /// Where the trace begins: from here on all CPUs have their events.
+        /// The time at which the trace now begins: from then on, it has the events of all CPUs.
         from_ns: u64,
     },
     /// The events were not counted, and one CPU has none at the beginning or at the end.
@@ -234,7 +234,7 @@ impl fmt::Display for Notice {
                 )?;
                 match count {
                     0 | 1 => Ok(()),
-                    count => write!(f, ", and {}", counted(*count as u64 - 1, "more time")),
+                    count => write!(f, "; this happened {}", counted(*count as u64 - 1, "more time")),
                 }
             }
             Self::SilentCpus { cpus } => {
@@ -270,8 +270,8 @@ impl fmt::Display for Notice {
                 waits,
             } => write!(
                 f,
-                "{} and {} are missing over all threads, which have {}: a recording that lacks \
-                 more than 1 \
+                "{} and {} are missing in all threads together, which have {}: a recording that \
+                 lacks more than 1 \
                  per 100 waits is not valid",
                 counted_switches(*switches),
                 counted(*unexplained, "wake-up"),

@@ -30,7 +30,7 @@ const PROXY: [&str; 4] = [
     "proxy_deactivate",
 ];
 
-/// Whether the kernel whose /proc/kallsyms this is was built with proxy execution.
+/// Whether a kernel with this /proc/kallsyms was built with proxy execution.
 pub(crate) fn is_built_with_proxy(kallsyms: &[u8]) -> bool {
     let symbol = |line: &[u8]| {
         let name = line.split(|byte| *byte == b' ').nth(2)?;

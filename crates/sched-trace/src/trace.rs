@@ -122,7 +122,8 @@ impl Trace {
         let Some((first, last)) = self.span() else {
             return;
         };
-        // By CPU: its first and its last event, and whether a thread ran before or after it.
+        // By CPU: the time of the first event and whether a thread ran before it, and the time of
+        // the last event and whether a thread ran after it.
         let mut cpus: BTreeMap<u32, [(u64, bool); 2]> = BTreeMap::new();
         for event in &self.events {
             let before = (event.time_ns, event.pid > 0);

@@ -79,7 +79,7 @@ pub enum Action {
         /// Work queue and function.
         work: String,
     },
-    /// The thread slept uninterruptibly, if the trace names the function.
+    /// The thread slept uninterruptibly, in a function that the trace names.
     Sleeps {
         /// The kernel function.
         function: String,

@@ -3,7 +3,8 @@
 //! five or more waits, and each work function, must have the same count, total and maximum within 1
 //! %, or a known reason for the difference, which is printed. If PERFS names versions of perf, the
 //! test records, as root, `PIECES` times six seconds with each. A recording with rows that differ
-//! for no known reason is kept. PERF_DATA compares a single file, such as a kept one, instead.
+//! for no known reason is kept. If PERF_DATA names a file, such as a recording that was kept, only
+//! that file is compared.
 //!
 //! ```sh
 //! PERFS="perf /path/to/another/perf" PIECES=10 cargo test --locked -p sched-trace \
@@ -189,9 +190,9 @@ fn is_left_out(left_out: u64, own: Row, other: Row) -> bool {
 /// What perf counts differently from us.
 struct Perf {
     missing: HashMap<i32, u64>,
-    /// Waits by thread in milliseconds, and whether perf omits them.
+    /// By thread: the length of each wait in milliseconds, and whether perf may omit the wait.
     waits: HashMap<i32, Vec<(f64, bool)>>,
-    /// Delays that perf reports where we see no wait end, by thread in milliseconds.
+    /// By thread: delays in milliseconds that perf reports where we see no wait end.
     extra: HashMap<i32, Vec<f64>>,
     /// Threads with exit records.
     exited: HashSet<i32>,

@@ -88,7 +88,8 @@ impl Attempt {
     /// was let through.
     ///
     /// # Errors
-    /// The call was let through: its own error, or one without a number if it succeeded.
+    /// The call was let through. The error is the one that the call returned, or one without a
+    /// number if the call succeeded.
     pub fn is_refused(&self) -> Result<(), io::Error> {
         let argument = |at| self.arguments.get(at).copied().unwrap_or(0);
         let [a, b, c, d, e, f] = std::array::from_fn(argument);

@@ -13,7 +13,8 @@ pub fn clone_into(session: BorrowedFd<'_>, fresh: BorrowedFd<'_>) -> io::Result<
     unsafe { ioctl(fresh, CLONE, &mut number) }
 }
 
-/// Bytes in one query, in and out: below the limit of the size field in a command number.
+/// Number of bytes of a query, and of its answer: below the limit of the size field in a command
+/// number.
 pub const QUERY_BYTES: usize = 16_000;
 
 /// `_IOWR('E', number, char[16000])`.

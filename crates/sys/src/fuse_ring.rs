@@ -5,7 +5,8 @@
 //! only outside that time does [`FuseRing::message`] allow access to the entry's memory.
 //!
 //! Facts from `include/uapi/linux/fuse.h`, protocol 7.42: an entry is registered by a command in a
-//! 128-byte submission entry, whose address points to two iovecs, for header and payload.
+//! 128-byte submission entry, whose address field points to two iovecs, one for the header and one
+//! for the payload.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -33,7 +34,7 @@ pub enum Event {
     Woken,
     /// The entry with this number holds a request.
     Request(usize),
-    /// The entry with this number is lost, with the error (ENOTCONN: unmounted).
+    /// The entry with this number is lost because of this error (ENOTCONN: unmounted).
     Lost(usize, i32),
 }
 
@@ -146,7 +147,7 @@ impl PreparedRing {
     /// mount.
     ///
     /// # Errors
-    /// There is no memory, or the ring was created for fewer entries.
+    /// There is not enough memory, or the ring was created for fewer entries.
     pub fn new(
         DisabledRing(ring): DisabledRing,
         device: BorrowedFd<'_>,

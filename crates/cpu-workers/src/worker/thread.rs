@@ -258,7 +258,7 @@ impl Worker {
                 (None, Ok(())) => {}
                 (None, Err(error)) => {
                     self.notices
-                        .add(format!("{}: no source: {error}", self.name));
+                        .add(format!("{}: cannot open its source: {error}", self.name));
                 }
             }
         }

@@ -1,5 +1,5 @@
-//! Which events a trace has, by CPU and interval: known to be complete, known to be incomplete, or
-//! unknown.
+//! How complete the events of a trace are: by CPU and interval, whether they are known to be
+//! complete, known to be incomplete, or neither.
 //!
 //! A header that reports no loss proves nothing: a CPU that was not recorded, a ring buffer that
 //! was overwritten on one CPU, and a removed line leave no mark. The events themselves can prove a
@@ -131,8 +131,9 @@ pub fn of(trace: &Trace) -> Completeness {
 
 /// Separates contradictions that can be explained without a gap in the trace from the others.
 ///
-/// A gap contradicts several threads, or breaks a chain of switches. A single missing event
-/// contradicts only one thread: the kernel did not write it, or the recorder omits single events.
+/// A gap causes contradictions in several threads, or breaks a chain of switches. A single missing
+/// event causes a contradiction in only one thread: the kernel did not write it, or the recorder
+/// omits single events.
 fn judged(proofs: Vec<Proof>, trace: &Trace) -> (Vec<Proof>, Vec<Proof>) {
     let hidden = Hidden::of(trace);
     let (mut omitted, others): (Vec<Proof>, Vec<Proof>) = proofs
@@ -171,7 +172,8 @@ impl Completeness {
         self.intervals = intervals(trace, span, by_cpu);
     }
 
-    /// Adds the silences that waiting threads contradict, unless a recorder counted all events.
+    /// Adds the silences in which waiting threads would usually have run, unless a recorder counted
+    /// all events.
     pub(crate) fn add_silences(&mut self, trace: &Trace, waits: &[Waited]) {
         let Some(span) = trace.span().filter(|_| !self.is_counted) else {
             return;

@@ -4,7 +4,7 @@
 //! A thread that waits behind another one of the same kind runs within a few milliseconds. If a
 //! thread always does so, and its CPU writes no event for a hundred milliseconds while the thread
 //! is runnable, then events of that CPU are missing; if no CPU writes any event, time itself is
-//! missing. Threads that are used to waiting (SCHED_IDLE, CPU quotas) prove nothing, nor do threads
+//! missing. Threads that often wait for long (SCHED_IDLE, CPU quotas) prove nothing, nor do threads
 //! behind real-time threads that may run for long.
 
 use super::hidden::Hidden;
@@ -98,7 +98,7 @@ impl Silences {
                 until_ns: gap.until_ns,
                 single: false,
                 reason: format!(
-                    "it has no events, although {comm}:{pid}, which waits there, usually runs soon"
+                    "it wrote none, although {comm}:{pid}, which waits for it, usually runs soon"
                 ),
             });
         }

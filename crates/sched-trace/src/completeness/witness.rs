@@ -361,7 +361,7 @@ impl Witness {
     fn end(&mut self) {
         let until_ns = self.last_ns;
         let silent = std::mem::take(&mut self.cpus);
-        // A recorder that stops one CPU after another is the last thread on each of them.
+        // A recorder that stops recording one CPU after another is the last thread on each of them.
         let stops = |pid: i32| silent.values().filter(|cpu| cpu.current == pid).count() > 1;
         let left = silent
             .iter()

@@ -4,8 +4,9 @@
 //! before or after the switch on another CPU that it races with. Rules for these races:
 //! * A wake-up of a running or runnable thread starts no wait.
 //! * A wake-up of a thread that is about to sleep takes effect once the thread has left its CPU;
-//!   `sched_wakeup` (or the thread running again) shows that it did. A second `sched_waking` shows
-//!   that the first one kept the thread from sleeping: the wait begins with the second.
+//!   `sched_wakeup` (or the thread running again) shows that the wake-up took effect. A second
+//!   `sched_waking` shows that the first one kept the thread from sleeping: the wait begins with
+//!   the second.
 
 use super::report::{Concerned, Report, Wait, WaitKind, WorkRun};
 use super::works::{Runner, Works, worker_name};

@@ -88,7 +88,8 @@ pub struct Wait {
     pub life: u32,
     /// Name of the thread when it ran.
     pub comm: Comm,
-    /// Priority as the kernel traces it: below 100 real-time (99 - rt_priority), 120 is nice 0.
+    /// Priority as the kernel traces it: values below 100 are real-time (99 - rt_priority), and 120
+    /// is nice 0.
     pub prio: i32,
     /// The CPU on which the thread finally ran.
     pub cpu: u32,

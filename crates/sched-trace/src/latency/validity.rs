@@ -1,5 +1,5 @@
 //! Validity: compares missing switches and wake-ups with all waits of the threads concerned, and
-//! makes notices.
+//! produces notices.
 
 use super::filter::Filter;
 use super::report::{Concerned, Report, WaitKind};
@@ -165,7 +165,8 @@ impl Report {
         !in_table && parts.into_iter().any(Missing::spoils)
     }
 
-    /// The notice that too many events of all threads are missing.
+    /// The notice that too many events are missing for the figures of all threads together to be
+    /// valid.
     pub(super) fn missing_notice(&self) -> Option<Notice> {
         let Missing {
             switches,

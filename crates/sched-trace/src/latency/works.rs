@@ -167,7 +167,8 @@ impl Works {
     }
 }
 
-/// `erofs_worker/3` serves the queue "erofs_worker": a kthread_worker is only named by its threads.
+/// `erofs_worker/3` serves the queue "erofs_worker": only the names of its threads tell which
+/// kthread_worker it is.
 pub(super) fn worker_name(names: &mut Names, comm: &str) -> Option<Name> {
     let stem = comm.split('/').next().unwrap_or(comm);
     (!stem.is_empty()).then(|| names.intern(stem))

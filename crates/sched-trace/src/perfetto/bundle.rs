@@ -87,7 +87,8 @@ impl Bundles {
         Ok(below(self.chains.len(), CPUS, "CPUs")?)
     }
 
-    /// The time from which all CPUs have their events; one of the buffers held nothing older.
+    /// The time from which the trace has the events of all CPUs; at least one ring buffer held
+    /// nothing older.
     pub fn whole_from_ns(&self) -> u64 {
         self.before.values().copied().max().unwrap_or(0)
     }

@@ -99,7 +99,7 @@ pub(super) fn read(mut file: impl Read + Seek, limits: Limits) -> Result<Trace, 
     }
     let mut attributes = perf_file.event_attributes().iter();
     if attributes.any(|event| event.attr.flags.contains(AttrFlags::WRITE_BACKWARD)) {
-        // perf record --overwrite: each CPU has its latest events.
+        // With perf record --overwrite, each CPU has only its latest events.
         trace.begin_whole(0, |_| true);
     }
     let mut stored = description.kallsyms.as_slice();

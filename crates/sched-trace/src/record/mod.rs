@@ -60,7 +60,8 @@ pub struct Recorder {
     lost_before: u64,
     /// Threads noted at the start; kept until the first trace is taken.
     noted: policies::Noted,
-    /// The quotas when the recording began, was resumed, or the last trace was taken.
+    /// The quotas as they were when the recording began or was last resumed, or when the last trace
+    /// was taken.
     quotas: quotas::Quotas,
 }
 

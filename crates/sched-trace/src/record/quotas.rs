@@ -147,7 +147,8 @@ fn title(path: &Path, group: &Group, done: Account) -> String {
     )
 }
 
-/// Where groups have quotas: the version 1 hierarchy with the controller, otherwise version 2.
+/// The hierarchy in which groups have quotas: that of version 1 with the CPU controller, otherwise
+/// that of version 2.
 fn hierarchy(mounts: &str) -> Option<PathBuf> {
     let place = |kind: &str, option: &str| {
         mounts.lines().find_map(|line| {

@@ -1,4 +1,4 @@
-//! Waits, work items and requests of each thread, to look up what a thread did at a time.
+//! Waits, work items and requests of each thread, to look up what a thread did at a given time.
 
 use crate::latency::{Report, Wait, WorkRun};
 use crate::{Kind, Trace};

@@ -94,8 +94,8 @@ fn kthread_workers_are_named_after_their_threads() {
     assert_eq!(analyse(&trace).waits[0].prio, 98);
 }
 
-/// pid 5 is a program, not a worker: the softirq of its CPU executes an item while it runs, and
-/// again on an idle CPU.
+/// pid 5 is a program, not a worker: the softirq of its CPU executes an item while the program
+/// runs, and again while the CPU is idle.
 #[test]
 fn items_that_a_softirq_executes_leave_the_waits_of_the_interrupted_thread_alone() {
     let trace = trace(

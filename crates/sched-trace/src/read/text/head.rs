@@ -61,7 +61,8 @@ fn head_at(line: &str, at: usize) -> Option<Head<'_>> {
 }
 
 /// The thread, and its process if the line has it: the number after the last dash, optionally
-/// followed by the process in parentheses; with perf the last word, which is `TID` or `PID/TID`.
+/// followed by the process in parentheses; in perf's output, the last word, which is `TID` or
+/// `PID/TID`.
 fn thread(task: &str) -> Option<(i32, Option<i32>)> {
     let task = task.trim_end();
     let (task, process) = match task.rfind('(') {
