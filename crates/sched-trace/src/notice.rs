@@ -234,7 +234,11 @@ impl fmt::Display for Notice {
                 )?;
                 match count {
                     0 | 1 => Ok(()),
-                    count => write!(f, "; this happened {}", counted(*count as u64 - 1, "more time")),
+                    count => write!(
+                        f,
+                        "; this happened {}",
+                        counted(*count as u64 - 1, "more time")
+                    ),
                 }
             }
             Self::SilentCpus { cpus } => {
