@@ -127,7 +127,7 @@ fn enter(stack: &mut Stack, time_ns: u64, source: Interrupt) -> Option<(u64, Int
     part
 }
 
-/// Ends an interruption and returns its part; none if the trace lacks its beginning.
+/// Ends an interruption and returns its last part; `None` if the trace lacks its beginning.
 fn leave(stack: &mut Stack, time_ns: u64, source: Interrupt) -> Option<(u64, Interrupt, bool)> {
     let is_it = |(_, begun, _): &(u64, Interrupt, bool)| match (*begun, source) {
         (Interrupt::Handler { irq: a, .. }, Interrupt::Handler { irq: b, .. }) => a == b,

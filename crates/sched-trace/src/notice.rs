@@ -34,7 +34,7 @@ pub enum Notice {
         /// The time at which the trace now begins: from then on, it has the events of all CPUs.
         from_ns: u64,
     },
-    /// The events were not counted, and one CPU has none at the beginning or at the end.
+    /// The events were not counted, and at least one CPU has none at the beginning or at the end.
     Uncounted {
         /// Time from which all CPUs have events.
         from_ns: u64,

@@ -86,7 +86,7 @@ impl SchedulerSettings {
     }
 
     /// Whether a thread inside the kernel keeps its CPU until it yields, even if a real-time thread
-    /// waits; none if that is unknown.
+    /// waits; `None` if that is unknown.
     pub fn kernel_keeps_cpu(&self) -> Option<bool> {
         match self.preemption.as_deref()? {
             "none" | "voluntary" => Some(true),

@@ -26,8 +26,8 @@ use times::{touches, union};
 use witness::Proof;
 
 /// A wait is uncertain if all CPUs were silent for this long within it, because anything that could
-/// end the wait would have caused an event. The silence is a pause of the machine, or a gap between
-/// two recordings in one file.
+/// end the wait would have caused an event. Such a silence is a pause of the machine, or a gap
+/// between two recordings in one file.
 const SILENCE_NS: u64 = 2_000_000_000;
 
 /// The same limit if the events of several CPUs were not counted: within this time, a timer would

@@ -41,8 +41,8 @@ pub(super) struct Works {
 }
 
 impl Works {
-    /// Determines whether the trace has `execute_end` events. Without them an item ends when its
-    /// worker sleeps without work or starts the next one.
+    /// Determines whether the trace has `execute_end` events. Without them, an item is taken to end
+    /// when its worker sleeps without work or starts the next one.
     pub fn new(events: &[Event], names: &Names) -> Self {
         let is_bh = |queue: Name| names.get(queue).starts_with("events_bh");
         let softirqs = events.iter().filter_map(|event| match event.kind {

@@ -90,7 +90,7 @@ impl Quotas {
 }
 
 impl Account {
-    /// The difference from `before`; none if the group was created again in the meantime.
+    /// The difference from `before`; `None` if the group was created again in the meantime.
     fn since(self, before: Self) -> Option<Self> {
         Some(Self {
             periods: self.periods.checked_sub(before.periods)?,
@@ -170,7 +170,7 @@ fn below(directory: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     directories.map(|entry| entry.path())
 }
 
-/// The quota of a group and its threads; none without a quota.
+/// The quota and the threads of a group; `None` if the group has no quota.
 fn group(directory: &Path) -> Option<Group> {
     let read = |name: &str| fs::read_to_string(directory.join(name)).ok();
     let (quota, period) = match read("cpu.max") {

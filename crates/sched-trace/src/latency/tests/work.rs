@@ -67,7 +67,8 @@ fn a_worker_that_slept_without_work_explains_nothing() {
 }
 
 /// pid 9 waits 20 ms, sleeps while it starts another worker, and then runs its item, in which it
-/// sleeps for a disk and then waits 3 ms to continue. The trace has no ends of items.
+/// sleeps while it waits for a disk, and then waits 3 ms for a CPU to continue. The trace has no
+/// ends of items.
 #[test]
 fn waits_around_the_sleeps_of_a_kworker_are_its_items() {
     let mut trace = trace(

@@ -12,7 +12,7 @@ pub(super) struct Head<'a> {
     pub fields: &'a str,
 }
 
-/// Parses the head of a line; none if the line is not an event.
+/// Parses the head of a line; `None` if the line is not an event.
 ///
 /// A thread's name may look like any part of the head. The head ends where the name of an event
 /// follows, and the CPU is the last number in brackets before that.

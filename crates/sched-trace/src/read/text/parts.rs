@@ -42,7 +42,7 @@ impl Parts {
         }
     }
 
-    /// Returns the times at which the recordings after the first one begin. The files of single
+    /// Returns the times at which the recordings after the first one begin. The files of individual
     /// CPUs (`per_cpu/cpu*/trace`) form one recording. The error says that recordings overlap.
     pub fn seams(self) -> Result<Vec<u64>, String> {
         let mut recordings: Vec<Part> = Vec::new();
