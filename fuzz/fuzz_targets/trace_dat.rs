@@ -1,4 +1,5 @@
-//! trace.dat traces: refused with one line, or consistent in everything computed from them.
+//! Oracle: a trace.dat is refused with a one-line error, or everything computed from it is
+//! consistent.
 #![no_main]
 
 #[path = "../../crates/sched-trace/tests/oracle/mod.rs"]

@@ -1,4 +1,5 @@
-//! perf.data traces: refused with one line, or consistent in everything computed from them.
+//! Oracle: a perf.data is refused with a one-line error, or everything computed from it is
+//! consistent.
 #![no_main]
 
 #[path = "../../crates/sched-trace/tests/oracle/mod.rs"]

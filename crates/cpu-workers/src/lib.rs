@@ -12,8 +12,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! * Jobs of one worker run one after another in the order they were queued. There is no stealing
-//!   and no balancing: the caller chooses the CPU.
+//! * Jobs of one worker run one after another in the order in which they were queued. There is no
+//!   stealing and no balancing: the caller chooses the CPU.
 //! * Every CPU that is online and in the process's cpuset has a worker `NAME/N`. If that worker
 //!   cannot be created, its slot stays empty, and the unbound pool (`NAME/uN`) takes its jobs.
 //! * [`Priority::High`] is SCHED_FIFO 1; if that is refused, it is the lowest nice value allowed

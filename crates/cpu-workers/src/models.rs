@@ -3,8 +3,8 @@
 //!
 //! `cargo test -p cpu-workers --features loom --lib loom_`
 //!
-//! A lost wake-up appears as a deadlock, which loom reports; a lost or doubled job as a wrong
-//! count.
+//! A lost wake-up shows up as a deadlock, which loom reports; a job that is lost or runs twice, as
+//! a wrong count.
 
 use std::sync::Arc;
 

@@ -1,13 +1,14 @@
 //! The set of workers: start-up, shut-down (in reverse order), and the public interface.
 //!
 //! Start-up: 1. empty slots for all possible CPUs. 2. the unbound pool, which creates its threads
-//! when jobs arrive, unless it is the only pool. 3. pinned workers for the usable CPUs. A step that
-//! fails undoes the previous ones.
+//! when jobs arrive, unless it is the only pool. 3. pinned workers for the usable CPUs. If a step
+//! fails, the previous ones are undone.
 //!
 //! Shut-down, so that no job is lost:
 //! 1. Only the first caller proceeds; any other waits for it or, on a worker, returns immediately.
-//! 2. The slots are emptied for good and the pinned workers' queues closed; the workers run the
-//!    queued jobs, drop their sources and are joined. Jobs queued meanwhile go to the unbound pool.
+//! 2. The slots are emptied for good, and the pinned workers' queues are closed; the workers run
+//!    the queued jobs, drop their sources and are joined. Jobs queued in the meantime go to the
+//!    unbound pool.
 //! 3. The unbound pool's queue is closed; its threads run the queued jobs and are joined. Jobs
 //!    queued from now on run on the thread that queues them.
 
@@ -64,8 +65,8 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// Creates the unbound pool and the pinned workers. A worker that cannot be created and a
-    /// priority that is refused cause notices, not errors.
+    /// Creates the unbound pool and the pinned workers. Failure to create a worker or to set its
+    /// priority causes a notice, not an error.
     pub fn start(options: WorkerOptions) -> Result<Arc<Workers>, Error> {
         let cpus = SystemCpus::new().map_err(Error::Cpus)?;
         Workers::start_on(options, Arc::new(cpus))
@@ -86,7 +87,7 @@ impl Workers {
         let topology = Arc::new(topology);
         let usable = cpus.usable().map_err(Error::Cpus)?.len();
         let most = options.unbound_threads.unwrap_or(usable);
-        // If a later step fails, the parts created so far end themselves: see Drop.
+        // If a later step fails, the parts created so far end when they are dropped.
         let workers = Workers {
             mode: options.mode,
             priority: options.priority,
@@ -160,7 +161,7 @@ impl Workers {
         self.topology.is_idle(cpu)
     }
 
-    /// At most `most` CPUs with an idle worker, except `cpu` itself: the largest first, and among
+    /// Up to `most` CPUs with an idle worker, except `cpu` itself: the largest first, and among
     /// equals those that share its last-level cache. The search ends once enough are found.
     pub fn idle_helpers(&self, cpu: usize, most: usize) -> impl Iterator<Item = usize> {
         let helpers = self.topology.helpers(cpu).iter().copied();
@@ -302,23 +303,23 @@ impl Workers {
         policies.any(|policy| matches!(policy, Some(Policy::Fifo(_))))
     }
 
-    /// Gives the calling thread, which must not be a worker, the best priority allowed: it must not
-    /// wait for a CPU itself before it raises the workers. Does nothing if the workers are never
-    /// raised.
+    /// Gives the calling thread, which must not be a worker, the best priority allowed, so that it
+    /// need not wait for a CPU itself before it raises the workers. Does nothing if the workers are
+    /// never raised.
     pub fn lead(&self) {
         if self.priority != Priority::Normal {
-            // A refusal is already reported for the workers.
+            // A refusal has already been reported for the workers.
             let _ = ThreadPriority::new().set(priority::own_tid(), Wanted::Best);
         }
     }
 
     /// Gives the calling thread, which must not be a worker, the priority of all pinned workers
-    /// until it drops the guard; then it keeps its current priority.
+    /// until it drops the guard, which leaves the priority as it is at that moment.
     pub fn follow(self: &Arc<Self>) -> Following {
         let (tid, priority) = (priority::own_tid(), Arc::new(ThreadPriority::new()));
         lowered::set_followers_own(Some(Arc::clone(&priority)));
         let _flip = self.flip.lock();
-        // A refusal is already reported for the workers.
+        // A refusal has already been reported for the workers.
         let _ = priority.set(tid, self.topology.wanted());
         self.followers.lock().push((tid, priority));
         Following {
@@ -349,8 +350,9 @@ impl Workers {
     }
 }
 
-/// The guard of a thread that has the priority of the workers; see [`Workers::follow`]. It is also
-/// dropped if the thread panics, since the system may reuse the thread's ID.
+/// The guard of a thread that has the priority of the workers; see [`Workers::follow`]. It is
+/// dropped even if the thread panics, which is necessary because the system may reuse the thread's
+/// ID.
 #[must_use = "dropping this stops the thread from following the workers' priority"]
 #[derive(Debug)]
 pub struct Following {

@@ -1,8 +1,8 @@
 //! Writes the seeds of the fuzz targets: `cargo run -p erofs-oracles --example seeds -- FOLDER`.
 //!
 //! Most seeds come from the test images (and from those at `../shared/images` if present): small
-//! images as a whole, and the directories and pclusters of all images. Each of these is named after
-//! its image.
+//! images as a whole, and the directories and pclusters of all images. Each of these seeds is named
+//! after its image.
 #![forbid(unsafe_code)]
 
 use erofs_codecs::Codec;
@@ -18,7 +18,7 @@ use std::{fs, io};
 const LARGEST_IMAGE: u64 = 128 << 10;
 const LARGEST_DIRECTORY: u64 = 16 << 10;
 const LARGEST_STREAM: u32 = 16 << 10;
-/// Seeds of one kind from one image.
+/// Maximum number of seeds of one kind from one image.
 const EACH: usize = 6;
 
 fn main() -> io::Result<()> {

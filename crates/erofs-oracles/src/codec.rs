@@ -24,12 +24,14 @@ pub fn lz4(data: &[u8]) {
     }
 }
 
-/// MicroLZMA: the promises of [`lz4`], and whole and partial decoding agree if both succeed.
+/// MicroLZMA: no panic, nothing is written outside the output, and whole and partial decoding agree
+/// if both succeed.
 pub fn lzma(data: &[u8]) {
     check_with_prefixes(Codec::Lzma, data);
 }
 
-/// DEFLATE: the promises of [`lzma`]; here whole and partial decoding are two decoders.
+/// DEFLATE: the promises of [`lzma`]; here, two different decoders do the whole and the partial
+/// decoding.
 pub fn deflate(data: &[u8]) {
     check_with_prefixes(Codec::Deflate, data);
 }

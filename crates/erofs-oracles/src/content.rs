@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const DECODED: u64 = 16 << 20;
 /// The most calls that an oracle makes for one input.
 const CALLS: u64 = 20_000;
-/// Inode slots that are tried, from the start of the metadata.
+/// Number of inode slots that are tried, from the start of the metadata.
 const SLOTS: u64 = 3000;
 /// The longest extent in bytes; the engine's memory limit relies on it.
 const LONGEST_EXTENT: u64 = 12 << 20;

@@ -5,12 +5,12 @@ use erofs_format::dir::{self, Item};
 use erofs_format::{Nid, ReadAt};
 use std::ops::ControlFlow;
 
-/// Entries that are looked up, or from which a listing is resumed.
+/// Maximum number of entries that are looked up and after which a listing is resumed.
 const PROBES: usize = 40;
 
-/// Any directory content can be listed to its end, from any cookie. Names have 1 to 255 bytes
-/// without `/` and NUL, cookies grow, a listing resumed at a cookie continues as the whole one did,
-/// and a lookup finds nothing that is not listed.
+/// Any directory content can be listed to its end, from any cookie. Names have 1 to 255 bytes and
+/// contain neither `/` nor NUL, cookies increase, a listing resumed at a cookie continues as the
+/// whole one did, and a lookup finds nothing that is not listed.
 ///
 /// Runs the oracle: the first byte of `data` chooses the block size, the rest is the content.
 pub fn directory(data: &[u8]) {

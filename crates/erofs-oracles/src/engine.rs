@@ -60,7 +60,8 @@ fn walk_and_read(data: &[u8]) {
             });
             let _ = listed.map_err(|error| one_line(&error));
             for (name, nid) in names {
-                // A hostile directory may be out of order; a listed name is then not found.
+                // A hostile directory may be out of order, in which case a lookup may miss a listed
+                // name.
                 let _ = engine
                     .lookup(&engine.waiting(), &inode, &name)
                     .map_err(|error| one_line(&error));
@@ -103,7 +104,8 @@ fn read(engine: &Engine, inode: &Inode, own: Option<&Content>) {
                 inode.nid
             );
         }
-        // In three pieces, last to first: each ends at a different place in the pcluster.
+        // Reads the range in three pieces, last to first, each of which ends at a different place
+        // in the pcluster.
         for part in [2, 1, 0] {
             let from = length * part / 3;
             let to = length * (part + 1) / 3;

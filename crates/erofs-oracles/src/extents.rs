@@ -4,7 +4,7 @@ use crate::content::{check_extent, each_inode};
 use crate::opening::one_line;
 use erofs_format::{Extent, ExtentKind, Inode, Reader};
 
-/// Extents of an inode that are walked.
+/// Maximum number of extents walked in each inode.
 const STEPS: usize = 64;
 
 /// For every inode in the first slots, whether or not a directory names it: an extent contains the

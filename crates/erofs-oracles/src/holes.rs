@@ -1,6 +1,6 @@
-//! Turns pclusters of good images into holes in every way that the format has: by the bit of a head
-//! in a full index, by a count of no blocks in a full or compact index, or by an extent record
-//! without bytes. No mkfs writes the first two.
+//! Turns pclusters of good images into holes in every way that the format has: by a bit in a head
+//! of a full index, by a block count of 0 in a full or compact index, or by an extent record of 0
+//! bytes. No mkfs writes the first two.
 //!
 //! The index is read and written here without the reader's code, since that is under test.
 
@@ -24,13 +24,13 @@ const COUNT: u16 = 1 << 11;
 /// The way in which an index marks a pcluster as a hole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum How {
-    /// By a bit of the head.
+    /// By a bit in the head.
     Bit,
-    /// By a count of no blocks, in a full index.
+    /// By a block count of 0 in a full index.
     Count,
-    /// By a count of no blocks, in a compact index.
+    /// By a block count of 0 in a compact index.
     CompactCount,
-    /// By a record of no bytes.
+    /// By an extent record of 0 bytes.
     Record,
 }
 
@@ -119,7 +119,7 @@ impl<'a> Map<'a> {
             count => 8 + 4 * count,
         };
         let header = (inode + if extended { 64 } else { 32 } + xattrs).next_multiple_of(8);
-        // A whole file in the packed inode has no index.
+        // A file that is entirely in the packed inode has no index.
         let cluster_bits = *image.get(header + 7)?;
         let map = Map {
             image,
@@ -135,7 +135,7 @@ impl<'a> Map<'a> {
     /// Whether all entries of an index lie inside the image.
     fn is_inside(&self) -> bool {
         let entries = self.size.div_ceil(1 << self.lcluster_bits);
-        // At least 2 bytes each, which bounds the numbers below.
+        // Each entry takes at least 2 bytes, which bounds the numbers below.
         if entries > self.image.len() as u64 {
             return false;
         }
@@ -263,9 +263,9 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// Heads find their block by adding up the counts before them in their pack, so only the last
-    /// head of a pack can lose its blocks. If the count is stored in the pack after its head, it is
-    /// added to that pack's block instead.
+    /// The block of a head is found by adding up the counts before the head in its pack, so only
+    /// the last head of a pack can lose its blocks. If the count is stored in the pack after its
+    /// head, it is added to that pack's block instead.
     fn compact(&self) -> Vec<Hole> {
         let entries: Vec<Entry> = (0..self.lclusters())
             .map(|n| self.compact_entry(n))

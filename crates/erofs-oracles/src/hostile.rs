@@ -24,7 +24,7 @@ const INODE: u64 = 64;
 const HEADER: u64 = 8;
 /// Decoded bytes of the one pcluster that all extents share.
 const DECODED: usize = 12 << 20;
-/// Extents that share it.
+/// Number of extents that share this pcluster.
 const SHARING: u64 = 340;
 
 /// A class of hostile images.
@@ -84,7 +84,7 @@ pub fn write(class: Class, path: &Path) -> io::Result<()> {
             vec![(b"huge", maker.shared_pcluster(&block)?)]
         }
         Class::DisorderSharedPcluster => {
-            // These sort before "absent", so a search for it ends at the last bytes of the
+            // These names sort before "absent", so a search for it ends at the last bytes of the
             // pcluster.
             let block = directory_block(&[(b"ab", good), (b"aa", good)]);
             vec![(b"huge", maker.shared_pcluster(&block)?)]

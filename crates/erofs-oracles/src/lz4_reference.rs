@@ -1,4 +1,4 @@
-//! A slow LZ4 decoder for comparison, written from the description of the block format.
+//! A slow LZ4 decoder for comparison, written from the specification of the block format.
 
 /// The first `length` bytes of a block; `None` if the block is not valid that far.
 pub(crate) fn decode(block: &[u8], length: usize) -> Option<Vec<u8>> {

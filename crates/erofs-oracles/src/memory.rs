@@ -26,7 +26,7 @@ pub(crate) fn metered(oracle: impl FnOnce()) {
     }
 }
 
-/// A line of this process's status, in KiB.
+/// The value of this line of `/proc/self/status`, in KiB.
 fn status(name: &str) -> Option<u64> {
     let text = fs::read_to_string("/proc/self/status").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;

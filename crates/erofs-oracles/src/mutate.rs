@@ -1,5 +1,6 @@
-//! Mutants of good images: some fields of their structures are changed, everything else stays.
-//! Random bytes seldom get past the superblock; a field with a different value does.
+//! Mutants of good images: some fields of their structures are changed, and everything else stays
+//! the same. Images of random bytes seldom get past the checks of the superblock; images with a few
+//! changed fields do.
 
 use std::collections::HashSet;
 use std::ops::{ControlFlow, Range};
@@ -12,7 +13,8 @@ use crate::holes::{Hole, holes};
 
 /// The most inodes whose structures are changed.
 const INODES: usize = 300;
-/// Bytes of a map or of inline content after an inode that are changed, and of a stream.
+/// Number of bytes that may be changed after an inode (in its map or inline content) and in a
+/// stream.
 const BEHIND: usize = 256;
 const STREAM: usize = 64;
 /// The most pclusters of an inode that may become holes.
@@ -64,7 +66,7 @@ struct Field(Range<usize>);
 pub struct Mutator {
     image: Vec<u8>,
     /// By kind: superblock, inodes, attributes, maps and inline content, entries, names, streams. A
-    /// kind is chosen first, since some have many more fields than others.
+    /// kind is chosen first, since some kinds have many more fields than others.
     kinds: [Vec<Field>; 7],
     /// Pclusters that may become holes.
     holes: Vec<Hole>,
@@ -199,7 +201,7 @@ fn children(image: &Opened, inode: Inode) -> Vec<Nid> {
     children
 }
 
-/// Replaces a little-endian number: by one near it, one at an end of its range, or any.
+/// Replaces a little-endian number with one near it, one at an end of its range, or any other.
 fn change(field: &mut [u8], random: &mut Random) {
     let mut bytes = [0; 8];
     bytes[..field.len()].copy_from_slice(field);

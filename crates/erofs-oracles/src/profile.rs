@@ -4,9 +4,9 @@ use launch_profile::{Learned, PAGE, Profile, Trim};
 
 use crate::opening::one_line;
 
-/// The bytes are a profile, or are refused with one line. No path in it leads out of the mount.
-/// Writing the profile and reading it back gives the same profile, and the profile stays readable
-/// however it is trimmed.
+/// The bytes are a profile, or are refused with a one-line error. No path in it leads out of the
+/// mount. Writing the profile and reading it back gives the same profile, and the profile stays
+/// readable however it is trimmed.
 pub fn profile(data: &[u8]) {
     match Learned::parse_any(data) {
         Ok(learned) => {

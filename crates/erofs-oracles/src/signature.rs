@@ -35,14 +35,14 @@ static TRUSTED: LazyLock<Trusted> = LazyLock::new(|| {
     }
 });
 
-/// The folder of the seeds.
+/// The folder of the signatures that are used as seeds.
 pub fn signatures() -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../dm-verity/tests/signatures")
 }
 
-/// A signature is accepted only if it contains the RSA signature made by the trusted key: for the
-/// same bytes there is no other. Otherwise it is refused with one line. It is never accepted for
-/// another root hash.
+/// A signature is accepted only if it contains the RSA signature made by the trusted key, which can
+/// make no other for the same bytes. Otherwise it is refused with a one-line error. It is never
+/// accepted for another root hash.
 pub fn signature(data: &[u8]) {
     let trusted = &*TRUSTED;
     match verify_signature(data, &trusted.root, &trusted.certificates) {

@@ -16,8 +16,9 @@ const SAMPLE: u64 = 40_000;
 
 /// Every inode can be visited once from the root down; each of them keeps the promises of
 /// directories, extent maps and attributes; reading content succeeds or returns an error; and two
-/// reads of different sizes return the same bytes, unless the index of the file or of what holds
-/// its fragments contradicts itself, which tools that check images must then be able to see.
+/// reads of different sizes return the same bytes, unless the index of the file, or of the inode
+/// that holds its fragments, contradicts itself. In that case, tools that check images must be able
+/// to detect the contradiction.
 pub fn walk(data: &[u8]) {
     metered(|| visit_all(data));
 }
@@ -51,7 +52,7 @@ fn visit(opened: &Opened, inode: Inode, budget: &Arc<Budget>, waiting: &mut Vec<
     }
     let block_size = image.superblock().block_size;
     // Content that the budget cuts short cannot be compared with itself, so only small directories
-    // are.
+    // are checked.
     if content.size() <= SAMPLE {
         let mut bytes = vec![0; content.size() as usize];
         if content.read_exact_at(&mut bytes, 0).is_ok() {
@@ -90,7 +91,7 @@ fn read_twice(image: Reader<'_>, content: &Content) {
     }
 }
 
-/// Whether the index of an inode, or of one that holds parts of others, has a contradiction.
+/// Whether the index of an inode, or of an inode that holds parts of others, contradicts itself.
 fn contradicts_itself(image: Reader<'_>, inode: &Inode) -> bool {
     let shared = [image.packed_nid(), image.metabox_nid()];
     let holders = shared

@@ -4,7 +4,8 @@ use crate::content::each_inode;
 use crate::opening::one_line;
 use erofs_format::{Inode, Reader, Xattr};
 
-/// The most that an inode can have: 65535 slots of 4 bytes inline, or as many shared ones.
+/// More attributes than an inode can have: inline or shared, they take at most 65535 slots of 4
+/// bytes.
 const MOST: usize = 1 << 17;
 
 /// For every inode in the first slots: the list is bounded, names have a namespace, and asking for

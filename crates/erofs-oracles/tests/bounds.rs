@@ -18,7 +18,7 @@ struct Image(PathBuf);
 
 impl Image {
     fn new(class: Class) -> Self {
-        // Tests run in parallel, with images of the same class.
+        // Tests run in parallel and may use images of the same class.
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let (process, number) = (std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
         let name = format!("hostile-{class:?}-{process}-{number}.erofs");
@@ -102,7 +102,7 @@ fn a_listing_of_broken_entries_without_end_ends() {
     }
 }
 
-/// The amount that one READDIR of a mount asks for.
+/// Each part is as much as one READDIR of a mount asks for.
 #[test]
 fn a_part_of_a_listing_has_one_budget_and_the_next_part_goes_on_behind_it() {
     let image = Image::new(Class::SparseNames);

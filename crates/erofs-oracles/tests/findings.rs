@@ -35,7 +35,7 @@ fn what_fuzzing_found_stays_fixed() {
 #[test]
 fn every_target_has_an_oracle_and_every_oracle_a_target() {
     let mut files = files(&workspace().join("fuzz/fuzz_targets"));
-    // The trace targets call sched-trace; their oracle is among its tests.
+    // The trace targets call sched-trace, whose tests contain their oracle.
     files.retain(|path| {
         !fs::read_to_string(path)
             .expect("a target")

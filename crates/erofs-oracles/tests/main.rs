@@ -1,6 +1,6 @@
 //! Tests the crate through its public interface.
 //!
-//! One executable: separate ones would each have to be linked.
+//! All tests are in one executable, because separate executables would each have to be linked.
 
 mod bounds;
 mod findings;

@@ -15,9 +15,9 @@
 //! The first line has the [`VERSION`]. `image` gives the UUID, build time (seconds, nanoseconds),
 //! blocks, inodes and content of the image; without that line the file fits any image. `idle` is
 //! the smallest number of idle mounts among the programs. Each `program`, most recently launched
-//! first, is followed by its launches, its idle mounts, the limits that it was trimmed to (`until`
-//! milliseconds, `bytes`), and [its steps](crate::text). A number that is 0 may be omitted. Unknown
-//! lines are skipped.
+//! first, is followed by the numbers of its launches and its idle mounts, the limits that it was
+//! trimmed to (`until` milliseconds, `bytes`), and [its steps](crate::text). A number that is 0 may
+//! be omitted. Unknown lines are skipped.
 //!
 //! A file that [travels](Learned::travelling) with an image has this format without `image` and
 //! `idle`.
@@ -47,8 +47,8 @@ pub const HEADER_BYTES: usize = 512;
 /// The programs of one image.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Learned {
-    /// The image that the programs were launched from; `None` if the profiles fit any image with
-    /// these files.
+    /// The image that the programs were launched from; `None` if the profiles fit any image that
+    /// contains the files they name.
     pub image: Option<ImageIdentity>,
     /// The programs, most recently launched first.
     pub programs: Vec<Program>,
@@ -76,8 +76,8 @@ impl Program {
         self.profile.trim(&trim);
     }
 
-    /// Whether the entry only counts mounts that did not launch the program, whose profile is in
-    /// another file.
+    /// Whether the entry only counts mounts that did not launch the program; the program's profile
+    /// is in another file.
     pub fn is_note(&self) -> bool {
         *self
             == Self {
@@ -234,8 +234,8 @@ impl Learned {
         self.text_within(LEARNED_BYTES).0
     }
 
-    /// The text that travels with images that have these files, and the programs for which there is
-    /// no room in [`TRAVELLING_BYTES`].
+    /// The text that travels with any image that contains these programs' files, and the programs
+    /// for which there is no room in [`TRAVELLING_BYTES`].
     pub fn travelling(programs: Vec<Program>) -> (String, Vec<Program>) {
         let programs = programs.into_iter().map(|program| Program {
             idle_mounts: 0,

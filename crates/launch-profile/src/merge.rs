@@ -30,8 +30,8 @@ impl Profile {
         self.trim(&Trim::default());
     }
 
-    /// Adds directories that are missing here; returns the index in this profile of each of
-    /// `others`.
+    /// Adds directories that are missing here; returns, for each of `others`, its index in this
+    /// profile.
     fn add_directories(&mut self, others: &[Directory]) -> Vec<u32> {
         let own = (0..).zip(&self.directories);
         let mut known: HashMap<(Option<u32>, Vec<u8>), u32> = own
@@ -54,7 +54,8 @@ impl Profile {
         places
     }
 
-    /// Adds files that are missing here; returns the index in this profile of each file of `other`.
+    /// Adds files that are missing here; returns, for each file of `other`, its index in this
+    /// profile.
     fn add_files(&mut self, other: &Self, moved: impl Fn(&Name) -> Name) -> Vec<u32> {
         let own = (0..).zip(self.files.iter().cloned());
         let mut known: HashMap<RecordedFile, u32> = own.map(|(place, own)| (own, place)).collect();

@@ -16,8 +16,8 @@ pub struct Profile {
     pub directories: Vec<Directory>,
     /// Files that were read, in the order of their first page.
     pub files: Vec<RecordedFile>,
-    /// Names that were looked up in addition to those of files that were read, including absent
-    /// ones.
+    /// Names, including absent ones, that were looked up in addition to the names of files that
+    /// were read.
     pub names: Vec<LookedUp>,
     /// Pages that were read, in the order of the first page of each window.
     pub windows: Vec<Window>,
@@ -28,8 +28,8 @@ pub struct Profile {
 pub struct Directory {
     /// Index of the parent in [`Profile::directories`]; `None` for the root of the mount.
     pub parent: Option<u32>,
-    /// When all entries are wanted, in milliseconds from the beginning of the launch: the launch
-    /// lists the directory, or looks up many names in it.
+    /// The time, in milliseconds from the beginning of the launch, from which all entries are
+    /// wanted, because the launch lists the directory or looks up many names in it.
     pub listed_ms: Option<u32>,
     /// The directory's name in its parent.
     pub name: Vec<u8>,

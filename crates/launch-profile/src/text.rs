@@ -1,6 +1,5 @@
-//! A profile as text that people can read, review, merge and keep in git. One line per step, in the
-//! order in which a launch takes them; the first word names the kind of step, and a path comes
-//! last.
+//! A profile as text that people can read, review, merge and keep in git. There is one line for
+//! each step of the launch, in order; the first word names the kind of step, and a path comes last.
 //!
 //! | line | what the launch does |
 //! | --- | --- |
@@ -327,7 +326,7 @@ impl Builder {
 const PER_WINDOW: u64 = PAGES_PER_WINDOW as u64;
 const PATH: &str = "must be a number and a path";
 
-/// A number and the path after it.
+/// Parses a number and the path after it.
 fn numbered(rest: &str) -> Option<(u64, Vec<u8>)> {
     let (number, path) = rest.split_once(' ')?;
     Some((number.parse().ok()?, unescaped(path)?))

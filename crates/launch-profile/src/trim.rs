@@ -26,8 +26,8 @@ impl Default for Trim {
 }
 
 impl Profile {
-    /// Drops everything beyond the limits given, files with nothing left, and whatever exceeds the
-    /// [limits](crate::limits).
+    /// Drops everything beyond the limits given, files of which nothing is left, and whatever
+    /// exceeds the [limits](crate::limits).
     pub fn trim(&mut self, wanted: &Trim) {
         let mut bytes = 0;
         self.windows.retain(|window| {

@@ -1,8 +1,8 @@
 //! The free runs of the arena, and which of their pages are ready.
 //!
 //! A page is *ready* once it has been used: its memory is present, so its next user causes no page
-//! fault. Runs are searched in this order: the place released last (its bytes may still be in the
-//! CPU's cache), the first ready run, the first run.
+//! fault. Runs are searched in this order: the place released most recently (its bytes may still be
+//! in the CPU's cache), the first ready run, the first run.
 
 use std::collections::VecDeque;
 

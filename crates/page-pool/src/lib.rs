@@ -1,4 +1,4 @@
-//! A reserved pool of memory pages: pool first, then the system.
+//! A pool of reserved memory pages. A request that the pool cannot serve goes to the system.
 //!
 //! Decoders need contiguous memory for a short time. Asking the system each time costs one page
 //! fault per page, and under memory pressure a wait for reclaim. The pool keeps used pages ready:

@@ -12,8 +12,8 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use sys::tracepoint_count::TracepointCount;
 
-/// The tracepoints at the beginning of a thread's reclaim: at the limit of its memory cgroup, or of
-/// the machine.
+/// The tracepoints that a thread passes when it begins to reclaim memory because its memory cgroup,
+/// or the machine, has none left.
 const EVENTS: [&str; 2] = [
     "mm_vmscan_memcg_reclaim_begin",
     "mm_vmscan_direct_reclaim_begin",
@@ -61,7 +61,7 @@ pub(crate) struct Meter {
     wall_ns: AtomicU64,
     /// Atomic.
     reclaims: AtomicU64,
-    /// Atomic. Number of threads that could not count.
+    /// Atomic. Number of threads that could not count reclaims.
     blind_threads: AtomicU64,
 }
 

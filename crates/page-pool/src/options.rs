@@ -11,7 +11,7 @@ pub struct PoolOptions {
     pub reserved_pages: usize,
     /// Touch all pages at the start instead of on first use.
     pub prefill: bool,
-    /// Lock the pages in memory if allowed; a refusal is a notice, not an error.
+    /// Lock the pages in memory if allowed; a refusal causes a notice, not an error.
     pub lock: bool,
     /// Measure every allocation; see [`PoolStats::times`](crate::PoolStats::times).
     #[cfg(feature = "experiments")]

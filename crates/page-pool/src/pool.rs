@@ -1,4 +1,4 @@
-//! The pool: ready pages first, then the system.
+//! The pool, which serves requests from its ready pages first, and otherwise from the system.
 
 use std::io;
 use std::sync::Arc;

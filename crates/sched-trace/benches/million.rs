@@ -1,4 +1,4 @@
-//! A trace of a million events: written, read back, analysed. Prints times and memory; the target
+//! Writes, reads back and analyses a trace of a million events. Prints times and memory; the target
 //! for reading and analysing is 1.5 s and 300 MB.
 
 use sched_trace::blame::blame;
@@ -78,7 +78,7 @@ fn measure(file: &str) {
     );
 }
 
-/// Eight CPUs, 200 threads: wake-ups, switches, and every tenth a kworker with its item.
+/// Eight CPUs and 200 threads that wake one another; every tenth thread executes a work item.
 fn synthetic() -> Trace {
     let mut trace = Trace::new("mono");
     let function = trace.intern("z_erofs_decompressqueue_work");

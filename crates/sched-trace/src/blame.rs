@@ -9,8 +9,8 @@ use crate::timeline::{Item, Run, Timeline};
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 
-/// If a real-time thread waits behind one normal thread for longer than this, more than the usual
-/// cost of a preemption is involved.
+/// A real-time thread that waits behind one normal thread for longer than this is delayed by more
+/// than the usual cost of a preemption.
 const HELD_UP_NS: u64 = 1_000_000;
 
 /// A switch this long after a wake-up no longer races with the wake-up: the waiting thread is on
@@ -22,12 +22,12 @@ const ENQUEUED_NS: u64 = 100_000;
 pub struct Behind {
     /// Runs on the CPUs where the thread was queued, clipped to its wait.
     pub runs: Vec<Run>,
-    /// Time for which a CPU where the thread was queued was idle but did not run it yet: the cost
-    /// of waking up.
+    /// Time for which the CPU where the thread was queued was idle but had not yet switched to the
+    /// thread: the cost of the wake-up.
     pub idle_ns: u64,
     /// Time for which the trace does not show what ran, or where the thread was queued.
     pub unknown_ns: u64,
-    /// The longest time for which another CPU was idle in the meantime.
+    /// The longest time for which another CPU was idle during the wait.
     pub idle_elsewhere_ns: u64,
     /// Why the thread was not moved.
     pub why: Why,
@@ -54,21 +54,21 @@ pub enum Why {
     /// The CPU mostly ran the owner of a mutex. A more urgent thread was blocked on the mutex, and
     /// the owner may have run in that thread's turn (proxy execution).
     Donated,
-    /// The thread is real-time, and one normal thread kept the CPU, because its code could not be
-    /// preempted. The trace does not distinguish this from an exhausted budget.
+    /// The thread is real-time, and one normal thread kept the CPU, because the kernel code that it
+    /// ran could not be preempted. The trace does not distinguish this from an exhausted budget.
     NotPreempted,
     /// Another CPU was idle, but the scheduler did not move the thread.
     NotMoved,
 }
 
-/// A summary of the threads that others waited behind.
+/// A summary of the threads that other threads waited behind.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Blame {
     /// Number of waits.
     pub waits: u64,
     /// Total length of the waits.
     pub total_us: f64,
-    /// The part spent behind threads; longest first.
+    /// The part spent waiting behind other threads; longest first.
     pub behind: Vec<Blocker>,
     /// The part spent on an idle CPU that was about to run the waiting thread.
     pub idle_us: f64,
@@ -80,7 +80,7 @@ pub struct Blame {
     pub why: Vec<Reason>,
 }
 
-/// Threads of one name and priority that others waited behind.
+/// Threads of one name and priority that other threads waited behind.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Blocker {
     /// Name of the threads.
@@ -89,7 +89,7 @@ pub struct Blocker {
     pub prio: i32,
     /// Policy of the threads, if `record` noted it.
     pub policy: Option<Policy>,
-    /// The work item that the threads executed meanwhile: a kworker's name does not identify its
+    /// The work item that the threads were executing, since a kworker's name does not identify its
     /// work.
     #[serde(skip)]
     pub item: Option<Item>,
@@ -132,7 +132,7 @@ impl Timeline {
         let idle_elsewhere_ns = self.idle_elsewhere(wait, &own);
         Behind {
             why: match idle_ns {
-                // An idle CPU immediately runs any thread that it may run.
+                // An idle CPU immediately runs any queued thread that is not throttled.
                 idle if idle > HELD_UP_NS && idle > wait.length_ns() / 2 => Why::Quota,
                 _ if lent > wait.length_ns() / 2 => Why::Donated,
                 _ => self.why(wait, &runs, own.len() > 1, idle_elsewhere_ns),
@@ -190,7 +190,7 @@ impl Sum {
     }
 }
 
-/// Summarizes which threads others waited behind.
+/// Summarizes which threads these waits were spent behind.
 pub fn blame<'a>(timeline: &Timeline, waits: impl IntoIterator<Item = &'a Wait>) -> Blame {
     let mut blockers: HashMap<(Comm, i32, Option<Policy>, Option<Item>), Sum> = HashMap::new();
     let mut reasons: HashMap<Why, Sum> = HashMap::new();
@@ -269,8 +269,8 @@ mod tests {
 
     #[test]
     fn each_part_of_a_wait_is_charged_once() {
-        // Each case has a trace; total, idle and unknown time of thread 3; and the threads behind
-        // which it waited.
+        // Each case has a trace; the total, idle and unknown time of thread 3's waits; and the
+        // threads that it waited behind.
         type Parts = &'static [(&'static str, f64)];
         let cases: [(&str, [f64; 3], Parts); 5] = [
             (
@@ -278,7 +278,8 @@ mod tests {
                 [27.0, 2.0, 0.0],
                 &[("t2", 20.0), ("t1", 5.0)],
             ),
-            // t1 has been running since before the trace and is known by its event.
+            // t1 has been running since before the trace began; only the event that it writes shows
+            // this.
             (
                 "0 0 1 waking 9; 10 0 0 waking 3; 40 0 1 R+ 3",
                 [30.0, 0.0, 0.0],

@@ -1,4 +1,4 @@
-//! Claims of the recorder, or of the reader of a file, about the completeness of its events.
+//! What the recorder, or the reader of a file, claims about the completeness of the events.
 
 use std::collections::BTreeSet;
 

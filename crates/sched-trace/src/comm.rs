@@ -5,7 +5,7 @@ use std::fmt;
 
 /// A thread's name: at most 15 bytes, as in `/proc/PID/comm`.
 ///
-/// Stored in place, because every context switch has two of them.
+/// Stored inline, because every context switch has two names.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Comm([u8; 16]);
 

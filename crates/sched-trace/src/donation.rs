@@ -4,7 +4,8 @@
 //! `sched_switch` shows the blocked thread as sleeping and the owner with its own priority, so no
 //! event says in whose turn a thread runs. Later events reveal this. The owner is the thread that
 //! wakes the blocked one. The kernel moves a blocked thread to the owner's CPU without an event:
-//! the blocked thread's wake-up then names that CPU, and `sched_migrate_task` reports its return.
+//! the blocked thread's wake-up then names that CPU, and `sched_migrate_task` reports the thread's
+//! return.
 
 use crate::interrupts::Interrupts;
 use crate::{Kind, SchedulerSettings, TaskState, Trace, Wake};
@@ -21,12 +22,12 @@ struct Place {
     /// The CPU on which the thread last ran, or to whose run queue it has been moved since.
     cpu: u32,
     blocked: bool,
-    /// The owner's CPU, where the thread's wake-up found it.
+    /// The owner's CPU, if the wake-up of the blocked thread names it.
     lent_to: Option<u32>,
 }
 
-/// Removes the returns of blocked threads from the CPUs of owners, and makes their wake-ups name
-/// the CPU where they blocked: these threads never ran elsewhere.
+/// Removes the migrations by which blocked threads return from the owners' CPUs, and makes the
+/// wake-ups of these threads name the CPUs where they blocked, since they never ran elsewhere.
 pub(crate) fn remove_returns(trace: &mut Trace) {
     if !donates(trace) {
         return;
@@ -82,8 +83,8 @@ pub(crate) fn remove_returns(trace: &mut Trace) {
     });
 }
 
-/// An uninterruptible sleep that another thread ended. If the sleep was for a mutex, that thread
-/// was the owner, and also ran in the sleeper's turns.
+/// An uninterruptible sleep that another thread ended. If the sleeper was blocked on a mutex, that
+/// other thread owned the mutex, and also ran in the sleeper's turns.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Donation {
     pub(crate) start_ns: u64,
@@ -92,7 +93,8 @@ pub(crate) struct Donation {
     pub(crate) prio: i32,
 }
 
-/// The donations to each owner, ordered by their end. Interrupts that wake threads own nothing.
+/// The donations to each owner, ordered by their end. Wake-ups by interrupts do not count, since an
+/// interrupt owns no mutex.
 pub(crate) fn donations(trace: &Trace) -> HashMap<i32, Vec<Donation>> {
     let mut found: HashMap<i32, Vec<Donation>> = HashMap::new();
     if !donates(trace) {

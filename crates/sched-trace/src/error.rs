@@ -74,7 +74,7 @@ pub enum Fault {
         /// How to record a trace of this format with scheduler events.
         record: &'static str,
     },
-    /// A trace that exceeds a bound of the reader.
+    /// The trace exceeds a bound of the reader.
     #[error("more than {limit} {what}; record a shorter trace, or fewer events")]
     TooBig {
         /// The bound of [`crate::ReadOptions`] that was exceeded.
@@ -94,8 +94,8 @@ impl Fault {
         }
     }
 
-    /// Adds the file to the fault. A reason may quote the file; the error stays one line whatever
-    /// the file contains.
+    /// Adds the file to the fault. A reason may quote the file, but the error stays on one line
+    /// whatever the file contains.
     pub(crate) fn at(mut self, path: &Path) -> Error {
         if let Self::Broken { reason, .. } = &mut self {
             *reason = reason.replace(char::is_control, " ");

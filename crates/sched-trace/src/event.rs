@@ -27,7 +27,8 @@ pub struct Task {
     /// ID of the thread; 0 is the idle task, [`UNKNOWN_PID`] a thread that the format does not
     /// name.
     pub pid: i32,
-    /// Priority as the kernel traces it: below 100 real-time (99 - rt_priority), 120 is nice 0.
+    /// Priority as the kernel traces it: values below 100 are real-time (99 - rt_priority), and 120
+    /// is nice 0.
     pub prio: i32,
 }
 
@@ -62,7 +63,7 @@ pub enum Interrupt {
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the fields carry the kernel's own names")]
 pub enum Kind {
-    /// `sched_switch`: `prev` left the CPU, `next` runs from here on.
+    /// `sched_switch`: `prev` left the CPU, and `next` runs from now on.
     Switch {
         prev: Task,
         prev_state: TaskState,
@@ -120,8 +121,8 @@ pub enum Kind {
     Exit { task: Task },
     /// `task_rename`.
     Rename { pid: i32, comm: Comm },
-    /// `fuse_request_send`: the running thread sends a request to the FUSE mount of a device
-    /// number.
+    /// `fuse_request_send`: the running thread sends a request to a FUSE mount; `connection` is the
+    /// mount's device number.
     FuseSent {
         connection: u32,
         unique: u64,
@@ -129,8 +130,8 @@ pub enum Kind {
     },
     /// `fuse_request_end`: the running thread, which serves the mount, has answered a request.
     FuseDone { connection: u32, unique: u64 },
-    /// `irq_handler_entry` or `softirq_entry`, which interrupt the running thread, or the events at
-    /// their ends.
+    /// `irq_handler_entry` or `softirq_entry`, when the running thread is interrupted, or the
+    /// matching exit event.
     Interrupt { source: Interrupt, begins: bool },
     /// `sched_blocked_reason` of Android's kernels, when `pid` is woken: the function in which it
     /// slept uninterruptibly.
@@ -145,8 +146,8 @@ pub enum Kind {
     BlockDone { device: u32, request: bool },
 }
 
-/// The state a thread left its CPU in: the bits of `prev_state`, as Linux 4.14 and later write
-/// them.
+/// The state in which a thread left its CPU: the bits of `prev_state`, as Linux 4.14 and later
+/// write them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct TaskState(pub u16);
 
@@ -169,7 +170,7 @@ impl TaskState {
     /// Converts the field's raw value; a bit above the reported ones is the preemption mark.
     pub fn from_bits(bits: u64) -> Self {
         let reported = (bits & 0xff) as u16;
-        // Kernels before 4.14 set a higher bit (TASK_STATE_MAX of their time) for "preempted".
+        // Kernels before 4.14 set a higher bit (the TASK_STATE_MAX of that kernel) for "preempted".
         Self(if reported == 0 && bits != 0 {
             0x100
         } else {
@@ -177,7 +178,7 @@ impl TaskState {
         })
     }
 
-    /// Parses the text of ftrace and of other printers: `R`, `R+`, `S`, `D|W`, ...
+    /// Parses a state as ftrace and other tools print it: `R`, `R+`, `S`, `D|W`, ...
     ///
     /// libtraceevent's plugins have their own letters for the last two bits: `x` and `W`.
     pub fn from_text(text: &str) -> Self {

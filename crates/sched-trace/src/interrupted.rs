@@ -1,4 +1,4 @@
-//! Time within the slices of threads that interrupts and softirqs took.
+//! Time that interrupts and softirqs took from the slices of threads.
 
 use crate::interrupts::Interrupts;
 use crate::latency::{Filter, Report};
@@ -17,7 +17,7 @@ pub struct Source {
     pub count: u64,
     /// Total time.
     pub total_us: f64,
-    /// The longest part without a further interruption.
+    /// The longest part that was not itself interrupted.
     pub longest_us: f64,
 }
 
@@ -34,7 +34,7 @@ pub struct Interrupted {
     pub ran_us: f64,
 }
 
-/// Time within the slices of some threads that interruptions took.
+/// Time that interruptions took from the slices of the threads examined.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Lost {
     /// Whether the trace has events of interruptions; without them, nothing is known.

@@ -2,7 +2,7 @@
 //!
 //! The scheduler charges this time to the thread that runs, and waits behind that thread include
 //! it. Timer and inter-processor interrupts on x86 have no handler in the kernel's sense, so they
-//! cause no such event.
+//! cause no `irq_handler_entry`.
 
 use crate::{Interrupt, Kind, Names, Trace};
 use std::collections::{BTreeMap, HashMap};
@@ -13,7 +13,7 @@ const SOFTIRQS: [&str; 10] = [
 ];
 
 impl Interrupt {
-    /// "virtio0-input.0 (irq 24)", "softirq NET_RX".
+    /// The title in reports, such as "virtio0-input.0 (irq 24)" or "softirq NET_RX".
     pub fn title(&self, names: &Names) -> String {
         match *self {
             Self::Handler { irq, name: None } => format!("irq {irq}"),
@@ -42,7 +42,7 @@ pub struct Span {
     pub pid: i32,
     /// The source of the interruption.
     pub source: Interrupt,
-    /// Whether this is a further part of the previous interruption.
+    /// Whether this is a later part of an interruption that was itself interrupted.
     pub goes_on: bool,
 }
 
@@ -92,8 +92,8 @@ impl Interrupts {
                     let spans = spans.filter(|span| span.length_ns() > 0 && pid > 0);
                     found.cpus.entry(cpu).or_default().extend(spans);
                 }
-                // No thread is switched during an interruption, so the event that ended it is
-                // missing.
+                // The scheduler switches no threads during an interruption, so the event at its end
+                // is missing.
                 Kind::Switch { .. } => drop(stacks.remove(&cpu)),
                 _ => {}
             }
@@ -127,7 +127,7 @@ fn enter(stack: &mut Stack, time_ns: u64, source: Interrupt) -> Option<(u64, Int
     part
 }
 
-/// Ends an interruption and returns its part; none if the trace lacks its beginning.
+/// Ends an interruption and returns its last part; `None` if the trace lacks its beginning.
 fn leave(stack: &mut Stack, time_ns: u64, source: Interrupt) -> Option<(u64, Interrupt, bool)> {
     let is_it = |(_, begun, _): &(u64, Interrupt, bool)| match (*begun, source) {
         (Interrupt::Handler { irq: a, .. }, Interrupt::Handler { irq: b, .. }) => a == b,

@@ -31,10 +31,10 @@ pub enum Notice {
     Wrapped {
         /// Number of overwritten events, if the trace says.
         overwritten: u64,
-        /// Where the trace begins: from here on all CPUs have their events.
+        /// The time at which the trace now begins: from then on, it has the events of all CPUs.
         from_ns: u64,
     },
-    /// The events were not counted, and one CPU has none at the beginning or at the end.
+    /// The events were not counted, and at least one CPU has none at the beginning or at the end.
     Uncounted {
         /// Time from which all CPUs have events.
         from_ns: u64,
@@ -88,13 +88,14 @@ pub enum Notice {
     NoSwitches,
     /// The trace has `sched_wakeup`, but not the `sched_waking` before it.
     NoWaking,
-    /// Switches and wake-ups of all threads are missing, too many for their figures to be valid.
+    /// Too many switches and wake-ups are missing for the figures of all threads together to be
+    /// valid.
     MissingEvents {
         /// Number of missing switches.
         switches: u64,
         /// Runs after a sleep without a wake-up.
         unexplained: u64,
-        /// Number of waits of these threads.
+        /// Number of waits of all threads.
         waits: u64,
     },
     /// The kernel lets a blocked thread lend its turn to the owner of the mutex.
@@ -233,7 +234,11 @@ impl fmt::Display for Notice {
                 )?;
                 match count {
                     0 | 1 => Ok(()),
-                    count => write!(f, ", and {}", counted(*count as u64 - 1, "more time")),
+                    count => write!(
+                        f,
+                        "; this happened {}",
+                        counted(*count as u64 - 1, "more time")
+                    ),
                 }
             }
             Self::SilentCpus { cpus } => {
@@ -269,8 +274,8 @@ impl fmt::Display for Notice {
                 waits,
             } => write!(
                 f,
-                "{} and {} are missing over all threads, which have {}: a recording that lacks \
-                 more than 1 \
+                "{} and {} are missing in all threads together, which have {}: a recording that \
+                 lacks more than 1 \
                  per 100 waits is not valid",
                 counted_switches(*switches),
                 counted(*unexplained, "wake-up"),

@@ -16,7 +16,8 @@ pub(crate) const TRACK: &str = "CPU quota";
 pub struct Quota {
     /// The group, its quota, and how long the quota throttled threads.
     pub quota: String,
-    /// The threads of the group that waited for a CPU. Their waits include the time throttled.
+    /// The threads of the group that waited for a CPU. Their waits include the time for which they
+    /// were throttled.
     pub threads: Vec<Bound>,
 }
 

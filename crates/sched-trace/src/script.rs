@@ -2,7 +2,7 @@
 //!
 //! `10 0 1 S 7` is a switch from 1, which sleeps, to 7; `10 0 1 waking 7` is a wake-up of 7 by 1.
 //! Work items are `queue ADDRESS FUNCTION [QUEUE]`, `start ADDRESS FUNCTION`, `end ADDRESS
-//! FUNCTION`, those of kthread_workers `kqueue` and `kstart`. Interrupts are `irq NUMBER [NAME]`,
+//! FUNCTION`, and for kthread_workers `kqueue` and `kstart`. Interrupts are `irq NUMBER [NAME]`,
 //! `irqend NUMBER`, `softirq VECTOR` and `softirqend VECTOR`.
 
 use crate::{Comm, Event, Interrupt, Kind, Task, TaskState, Trace, Wake};

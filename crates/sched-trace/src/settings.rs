@@ -22,15 +22,15 @@ pub struct SchedulerSettings {
 
 /// Symbols of a kernel that was built with proxy execution.
 const PROXY: [&str; 4] = [
-    // Only in kernels that list data too (CONFIG_KALLSYMS_ALL).
+    // Listed only by kernels that list data too (CONFIG_KALLSYMS_ALL).
     "__sched_proxy_exec",
     "proxy_resched_idle",
-    // Both may be inlined.
+    // Both functions may be inlined.
     "find_proxy_task",
     "proxy_deactivate",
 ];
 
-/// Whether a kernel with these symbols, lines of /proc/kallsyms, was built with proxy execution.
+/// Whether a kernel with this /proc/kallsyms was built with proxy execution.
 pub(crate) fn is_built_with_proxy(kallsyms: &[u8]) -> bool {
     let symbol = |line: &[u8]| {
         let name = line.split(|byte| *byte == b' ').nth(2)?;
@@ -64,7 +64,7 @@ impl SchedulerSettings {
         settings
     }
 
-    /// The version of a kernel followed by these settings, as traces store both.
+    /// The version of a kernel followed by these settings, in the form in which traces store them.
     pub fn behind(&self, version: &str) -> String {
         let settings = self.parts();
         let parts = std::iter::once(version.to_owned()).chain(settings);
@@ -86,7 +86,7 @@ impl SchedulerSettings {
     }
 
     /// Whether a thread inside the kernel keeps its CPU until it yields, even if a real-time thread
-    /// waits; none if that is unknown.
+    /// waits; `None` if that is unknown.
     pub fn kernel_keeps_cpu(&self) -> Option<bool> {
         match self.preemption.as_deref()? {
             "none" | "voluntary" => Some(true),
@@ -96,14 +96,14 @@ impl SchedulerSettings {
     }
 }
 
-/// "preemption none, autogroup on"; empty if nothing is known.
+/// Prints the settings, for example "preemption none, autogroup on"; nothing if none is known.
 impl fmt::Display for SchedulerSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.parts().collect::<Vec<_>>().join(", "))
     }
 }
 
-/// The preemption mode in the version of a kernel, which does not mention the modes none and
+/// The preemption mode that a kernel's version string names; it never names the modes none and
 /// voluntary.
 fn built_preemption(version: &str) -> Option<&'static str> {
     let words = || version.split_whitespace();

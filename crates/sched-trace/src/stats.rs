@@ -49,7 +49,7 @@ impl Summary {
         })
     }
 
-    /// Summarizes durations in nanoseconds; the figures are microseconds.
+    /// Summarizes durations in nanoseconds; the figures are in microseconds.
     pub fn of_ns(samples: &[u64]) -> Self {
         let samples: Vec<f64> = samples.iter().map(|&ns| us(ns)).collect();
         Self::of(&samples).unwrap_or_default()

@@ -36,7 +36,7 @@ pub struct Run {
     pub left: Option<TaskState>,
     /// Whether the trace has the switch to the thread.
     pub entered: bool,
-    /// The work item that the thread executed, if the timeline knows items.
+    /// The work item that the thread executed, if the timeline was given the items.
     pub item: Option<Item>,
 }
 
@@ -153,8 +153,8 @@ impl Timeline {
         timeline
     }
 
-    /// Learns which work item each worker executed at which time. The item of a softirq is nested
-    /// within another one.
+    /// Learns which work item each worker executed at which time. A softirq's item may be nested
+    /// within the item of the worker that the softirq interrupted.
     pub fn with_items(mut self, report: &Report) -> Self {
         let unknown = |work: &&WorkRun| work.softirq && work.end_ns.is_none();
         for work in report.works.iter().filter(|work| !unknown(work)) {
@@ -304,8 +304,8 @@ impl Timeline {
         Some(self.run(runs.get(after.checked_sub(1)?)?))
     }
 
-    /// How much of a run may have been in turns lent by threads that are more urgent than the one
-    /// that ran and have at least this priority.
+    /// How much of a run may have taken place in turns lent by threads that are more urgent than
+    /// the one that ran and have at least this priority.
     pub(crate) fn lent_ns(&self, run: &Run, prio: i32) -> u64 {
         let all = self.donations.get(&run.pid).map_or(&[][..], |all| all);
         let first = all.partition_point(|lent| lent.end_ns <= run.start_ns);

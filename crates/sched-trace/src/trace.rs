@@ -112,17 +112,18 @@ impl Trace {
         });
     }
 
-    /// Drops what precedes some CPU's first event or follows some CPU's last one, since lines may
-    /// have been cut off. A CPU that was idle at an edge may simply have been idle for long, so at
-    /// most a quarter of the time is dropped because of it. If more than half of the events would
-    /// be dropped, none are: one thread may have had a CPU to itself.
+    /// Keeps only the period in which every CPU's events are present, since lines may have been cut
+    /// off at either end. A CPU that was idle at an edge may simply have been idle for long, so
+    /// such a CPU shortens the trace by at most a quarter. If more than half of the events would be
+    /// dropped, none are: one thread may have had a CPU to itself.
     pub(crate) fn trim(&mut self) {
         /// The CPUs of one recording begin and end within less than this.
         const EDGE_NS: u64 = 10_000_000;
         let Some((first, last)) = self.span() else {
             return;
         };
-        // By CPU: its first and its last event, and whether a thread ran before or after it.
+        // By CPU: the time of the first event and whether a thread ran before it, and the time of
+        // the last event and whether a thread ran after it.
         let mut cpus: BTreeMap<u32, [(u64, bool); 2]> = BTreeMap::new();
         for event in &self.events {
             let before = (event.time_ns, event.pid > 0);
@@ -188,7 +189,7 @@ mod tests {
             (trace.span().unwrap(), trace.notices.len())
         };
         assert_eq!(trimmed(text), ((20_000_000, 40_000_000), 1));
-        // One CPU was idle for long before its first event and after its last one.
+        // One CPU was idle for a long time before its first event and after its last one.
         let idle = text
             .replace("20000 1 2 R", "20000 1 0 R")
             .replace("3 R 2", "3 R 0");

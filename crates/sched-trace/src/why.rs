@@ -33,7 +33,7 @@ pub enum Origin {
     Wakeup,
 }
 
-/// Why a thread did not run for some time.
+/// Why a thread did not run for a while.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Chain {
     /// The kind of event with which the chain begins.
@@ -79,7 +79,7 @@ pub enum Action {
         /// Work queue and function.
         work: String,
     },
-    /// The thread slept uninterruptibly, if the trace names the function.
+    /// The thread slept uninterruptibly, in a function that the trace names.
     Sleeps {
         /// The kernel function.
         function: String,
@@ -124,7 +124,7 @@ pub enum Action {
     },
 }
 
-/// The longest chains of some threads.
+/// The longest chains of a set of threads.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Chains {
     /// Number of all chains with the same origin.

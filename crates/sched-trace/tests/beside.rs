@@ -3,7 +3,8 @@
 //! five or more waits, and each work function, must have the same count, total and maximum within 1
 //! %, or a known reason for the difference, which is printed. If PERFS names versions of perf, the
 //! test records, as root, `PIECES` times six seconds with each. A recording with rows that differ
-//! for no known reason is kept. PERF_DATA compares a single file, such as a kept one, instead.
+//! for no known reason is kept. If PERF_DATA names a file, such as a recording that was kept, only
+//! that file is compared.
 //!
 //! ```sh
 //! PERFS="perf /path/to/another/perf" PIECES=10 cargo test --locked -p sched-trace \
@@ -44,10 +45,10 @@ const LOAD: &str = r#"
     every sh -c 'while :; do /bin/true; sleep 0.01; done'
     wait"#;
 
-/// Runs in a separate mount namespace, because perf looks for tracefs there.
+/// Runs a command with tracefs mounted where perf looks for it, in a separate mount namespace.
 const WITH_TRACEFS: &str = "mount -t tracefs tracefs /sys/kernel/tracing; exec \"$@\"";
 
-/// A directory that is removed unless the test fails.
+/// A directory that is removed when the test ends, unless it fails.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -64,7 +65,7 @@ impl Directory {
         command
     }
 
-    /// Runs a program, with its output in a file, and returns the output.
+    /// Runs a program with its output redirected to a file, and returns the output.
     fn run(&self, words: &[&str], output: &str) -> String {
         let path = self.0.join(output);
         let mut command = self.command(words);
@@ -186,12 +187,12 @@ fn is_left_out(left_out: u64, own: Row, other: Row) -> bool {
     (own.count + 1..=own.count + left_out).contains(&other.count) && other.total_ms > own.total_ms
 }
 
-/// Numbers that perf counts differently from us.
+/// What perf counts differently from us.
 struct Perf {
     missing: HashMap<i32, u64>,
-    /// Waits by thread in milliseconds, and whether perf omits them.
+    /// By thread: the length of each wait in milliseconds, and whether perf may omit the wait.
     waits: HashMap<i32, Vec<(f64, bool)>>,
-    /// Delays that perf reports where we see no wait end, by thread in milliseconds.
+    /// By thread: delays in milliseconds that perf reports where we see no wait end.
     extra: HashMap<i32, Vec<f64>>,
     /// Threads with exit records.
     exited: HashSet<i32>,
@@ -252,7 +253,8 @@ impl Perf {
             }
             row.is_near(other)
         };
-        // The run with the exit record is among the last ones. The thread may be -1 from there on.
+        // The run with the exit record is among the last ones. After it, perf may show the thread
+        // as -1.
         let last = waits.len().saturating_sub(32)..waits.len();
         let exits = |exit: usize| {
             (exit + 1..=waits.len()).any(|unnamed| {
@@ -310,7 +312,7 @@ fn second_program(directory: &Directory, text: &str) -> BTreeMap<String, Row> {
     rows.collect()
 }
 
-/// Rows whose names begin with a word, without that word.
+/// The rows whose names begin with this word, with the word removed from the names.
 fn of(rows: &BTreeMap<String, Row>, what: &str) -> BTreeMap<String, Row> {
     let named = rows
         .iter()
@@ -336,7 +338,7 @@ fn queued(report: &Report) -> BTreeMap<String, Row> {
     rows
 }
 
-/// Threads and work items according to the second program, from the text of a tool.
+/// Compares our threads and work items with those that the second program finds in a tool's text.
 fn beside_text(table: &Table, title: &str, trace: &Trace, rows: &BTreeMap<String, Row>) {
     let report = analyse(trace);
     let threads = sums(report.waits.iter());
@@ -352,7 +354,7 @@ fn beside_text(table: &Table, title: &str, trace: &Trace, rows: &BTreeMap<String
         .then_some(LEFT_OUT)
     };
     let works = [&queued(&report), &of(rows, "queued")];
-    // trace-cmd names a function for which it has no symbol after the previous one.
+    // If trace-cmd has no symbol for a function, it prints the name of the preceding symbol.
     let named = works[0].keys().all(|name| !name.starts_with("0x"));
     let one = |rows: &BTreeMap<String, Row>| {
         let mut all = Row::default();
@@ -382,7 +384,7 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// `None` after printing why.
+    /// Prepares this version of perf; `None`, after printing why, if it cannot be used.
     fn new(directory: &Directory, name: &'a str) -> Option<Self> {
         if !exists(name) {
             println!("skipped: no {name}");
@@ -507,7 +509,8 @@ impl<'a> Reader<'a> {
         let kwork = self.run(directory, &["kwork", "-k", "workqueue", "latency"]);
         let mut theirs = BTreeMap::new();
         for (name, row) in perf_kwork(&kwork) {
-            // perf 6.1 prints 19 letters, and then whatever follows them in its memory.
+            // perf 6.1 prints the first 19 letters of a name, and then whatever follows them in its
+            // memory.
             let is_same = |known: &&String| known.starts_with(&name[..name.len().min(19)]);
             let known = activated.keys().find(is_same);
             let known = known.cloned().unwrap_or(name);
@@ -559,8 +562,8 @@ fn beside_perf(directory: &Directory, readers: &[Reader<'_>], by_old: bool, tabl
     }
 }
 
-/// Compares trace-cmd's text of the other tests' recordings, because some machines refuse settings
-/// that trace-cmd insists on.
+/// Compares trace-cmd's text of the recordings that other tests use, and makes no new one, because
+/// some machines refuse settings that trace-cmd insists on.
 fn beside_trace_cmd(directory: &Directory, table: &Table) {
     for name in [
         "trace-cmd-v6.dat",

@@ -1,5 +1,5 @@
-//! Tests a recording of a kernel with proxy execution. The text of the same recording has the same
-//! result (see fixtures/README.md).
+//! Tests a recording of a kernel with proxy execution. The text of the same recording gives the
+//! same result (see fixtures/README.md).
 
 use super::other_tools::Fixture;
 use sched_trace::blame::{Blame, Why, blame};

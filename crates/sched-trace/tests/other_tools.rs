@@ -58,8 +58,8 @@ const EXPECTED: [(&str, usize, usize, u64); 7] = [
     ("perf-sched.data", 93, 31, 36_859_138),
     ("ftrace.txt", 768, 206, 81_431_000),
     ("perfetto-plain.pftrace", 137, 36, 5_067_834),
-    // The text has 49 waits of 471,572,496 ns; three are left out, during which a thread follows
-    // itself: the kernel did not write the switch in between.
+    // The text has 49 waits of 471,572,496 ns; three of them are left out, because during each a
+    // thread is switched to twice in a row: the kernel did not write the switch in between.
     ("perfetto-compact.pftrace", 200, 46, 309_570_952),
 ];
 
@@ -116,7 +116,8 @@ fn a_cut_file_is_one_line_or_a_shorter_trace_but_never_a_panic() {
                     assert!(offset <= length as u64, "{name} {part}: {line}");
                 }
             } else {
-                // Text may end after any line; a binary trace stores its length.
+                // Only text may be truncated unnoticed, after any complete line; a binary trace
+                // stores its length.
                 assert_eq!(name, "ftrace.txt", "{part} per cent");
                 assert_eq!(whole[length - 1], b'\n', "{part} per cent");
             }
@@ -172,7 +173,7 @@ fn events_missing_before_a_first_page_were_overwritten_and_before_a_later_one_ar
         (word(head + 16), word(head + 24)),
     ];
     let (place, _) = *cpus.iter().find(|(_, size)| *size >= 2 * 4096).unwrap();
-    // MISSED_EVENTS in the word after the time stamp.
+    // Sets MISSED_EVENTS in the word after the time stamp.
     bytes[place + 11] |= 0x80;
     std::fs::write(&fixture.0, &bytes).unwrap();
     let trace = fixture.read();
@@ -190,7 +191,8 @@ fn a_ring_that_perf_overwrote_counts_from_where_all_cpus_have_events() {
     let fixture = Fixture::new("perf-sched.data", "overwrite");
     let whole = fixture.read();
     let mut bytes = fixture.bytes();
-    // Attributes of tracepoints: type, size, and flags at 40, whose bit 27 is write_backward.
+    // Attributes of tracepoints: type, size, and at offset 40 the flags, whose bit 27 is
+    // write_backward.
     let is_attribute =
         |word: &[u8]| word == [2, 0, 0, 0, 128, 0, 0, 0] || word == [2, 0, 0, 0, 136, 0, 0, 0];
     let found = bytes
@@ -264,7 +266,8 @@ fn assert_same(ours: &Sums, perfs: &Sums, threads: usize, name: &str) {
 
 #[test]
 fn every_thread_has_the_delays_of_perf_timehist() {
-    // Switches that the kernel did not write, delays that perf has for them, and number of threads.
+    // Number of switches that the kernel did not write, threads for which perf reports a delay all
+    // the same, and number of threads.
     for (name, missing, unseen, threads) in [
         ("perf-sched", 1, [25232].as_slice(), 22),
         ("perf-7", 12, &[], 10),
@@ -272,8 +275,8 @@ fn every_thread_has_the_delays_of_perf_timehist() {
         let trace = Fixture::new(&format!("{name}.data"), "timehist").read();
         let report = analyse(&trace);
         assert_eq!(report.missing_switches, missing, "{name}");
-        // perf forgets a thread at its exit record: the line of that run, the last one here, has no
-        // delay.
+        // perf forgets a thread at its exit record: the line for that run, the thread's last one
+        // here, has no delay.
         let ends = run_ends(&trace);
         let shows = |wait: &&Wait| ends(wait).is_some_and(|state| !state.is_dead());
         let mut ours = sums(report.waits.iter().filter(shows));

@@ -135,7 +135,7 @@ fn leavings(trace: &Trace) -> BTreeMap<i32, Vec<(u64, TaskState)>> {
     leavings
 }
 
-/// How the run after a wait ended, if it did: `timehist` prints a line then.
+/// How the run after a wait ended, if it did; `timehist` prints a line when a run ends.
 pub fn run_ends(trace: &Trace) -> impl Fn(&Wait) -> Option<TaskState> {
     let leavings = leavings(trace);
     move |wait| {
@@ -155,10 +155,11 @@ pub fn left(trace: &Trace) -> impl Fn(&Wait) -> Option<TaskState> {
     }
 }
 
-/// Delays in `timehist` for runs whose beginning is not traced: some kernels omit a switch, and a
-/// thread leaves a CPU that it did not enter. `timehist` assumes that it has run since the last
-/// switch written there, so a thread that was runnable before that has a delay until then; here
-/// such a run ends no wait. The last value is whether the thread had been preempted.
+/// Delays in `timehist` for runs whose beginning is not traced: some kernels omit a switch, so the
+/// trace shows a thread leaving a CPU that it did not enter. `timehist` assumes that the thread has
+/// run since the last switch written on that CPU; if the thread was runnable before that switch,
+/// `timehist` shows a delay until then, while here such a run ends no wait. The last value is
+/// whether the thread had been preempted.
 pub fn delays_of_unseen(trace: &Trace) -> Vec<(i32, u64, bool)> {
     let (mut last, mut ready, mut delays) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
     for event in &trace.events {
@@ -196,7 +197,7 @@ pub fn delays_of_unseen(trace: &Trace) -> Vec<(i32, u64, bool)> {
     delays
 }
 
-/// When newly created threads become runnable.
+/// The times at which newly created threads become runnable.
 pub fn begin_new(trace: &Trace) -> impl Iterator<Item = (i32, u64)> + '_ {
     trace.events.iter().filter_map(|event| match event.kind {
         Kind::Wake {
@@ -208,8 +209,7 @@ pub fn begin_new(trace: &Trace) -> impl Iterator<Item = (i32, u64)> + '_ {
     })
 }
 
-/// Threads that a reader of such wake-ups does not know before they run: `latency` shows a delay
-/// of 0.
+/// Threads that run before any wake-up that `knows` accepts: `latency` shows a delay of 0 for them.
 pub fn begin_running(trace: &Trace, knows: impl Fn(Wake) -> bool) -> BTreeSet<i32> {
     let (mut known, mut begin) = (BTreeSet::new(), BTreeSet::new());
     for event in &trace.events {
@@ -229,8 +229,8 @@ pub fn begin_running(trace: &Trace, knows: impl Fn(Wake) -> bool) -> BTreeSet<i3
     begin
 }
 
-/// Threads whose first event is a wake-up: they had run before the recording, or since a record
-/// that is not read here.
+/// Threads whose first event is a wake-up: they went to sleep before the recording began, or their
+/// earlier events are not read here.
 pub fn begin_asleep(trace: &Trace) -> HashSet<i32> {
     let (mut known, mut begin) = (HashSet::new(), HashSet::new());
     for event in &trace.events {

@@ -1,5 +1,5 @@
-//! Rows by work queue, compared with `fixtures/workqueue_rows.py`, which reads the same text and
-//! shares nothing with the crate. Needs python3.
+//! Compares rows by work queue with those of `fixtures/workqueue_rows.py`, which reads the same
+//! text and shares no code with the crate. Needs python3.
 
 use sched_trace::latency::{Filter, analyse};
 use sched_trace::{ReadOptions, read};
@@ -8,8 +8,8 @@ use std::io::{Cursor, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Number of executed items; number and sum in ns of waits after wake-ups, after preemptions, and
-/// of queue delays.
+/// Number of executed items; then the number and the sum in ns of waits after wake-ups, of waits
+/// after preemptions, and of queue delays.
 type Row = [u64; 7];
 
 fn fixtures() -> PathBuf {

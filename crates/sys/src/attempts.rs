@@ -1,8 +1,8 @@
 //! Calls that a sandbox must refuse, for a test in which a server tries them.
 //!
 //! A call that is let through fails or does no harm, because its arguments refer to no memory, and
-//! to descriptors and processes that do not exist. A filter decides before the kernel examines
-//! them, and returns EPERM.
+//! to descriptors and processes that do not exist. A filter decides before the kernel examines the
+//! arguments, and returns EPERM.
 
 use std::io;
 
@@ -88,7 +88,8 @@ impl Attempt {
     /// was let through.
     ///
     /// # Errors
-    /// The call was let through: its own error, or one without a number if it succeeded.
+    /// The call was let through. The error is the one that the call returned, or one without a
+    /// number if the call succeeded.
     pub fn is_refused(&self) -> Result<(), io::Error> {
         let argument = |at| self.arguments.get(at).copied().unwrap_or(0);
         let [a, b, c, d, e, f] = std::array::from_fn(argument);

@@ -19,7 +19,7 @@ pub fn erase(names: &[&str]) -> io::Result<()> {
 
 /// Erases one variable. Must be called in a single-threaded process.
 fn erase_one(name: &CStr) -> io::Result<()> {
-    // SAFETY: no other thread changes the environment meanwhile.
+    // SAFETY: no other thread changes the environment at the same time.
     let value = unsafe { libc::getenv(name.as_ptr()) };
     if !value.is_null() {
         // SAFETY: a value is a zero-terminated string, and it stays where it is.

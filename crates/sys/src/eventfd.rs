@@ -23,12 +23,12 @@ impl EventFd {
 
     /// Makes the descriptor readable. Called from any thread.
     pub fn wake(&self) {
-        // The write can only fail if the counter is full, and then the descriptor is readable
+        // The write can fail only if the counter is full, in which case the descriptor is readable
         // anyway.
         let _ = (&self.0).write(&1_u64.to_ne_bytes());
     }
 
-    /// Clears the wake-ups so far.
+    /// Clears all earlier wake-ups.
     pub fn clear(&self) {
         // The read fails if there was no wake-up.
         let _ = (&self.0).read(&mut [0; 8]);

@@ -14,8 +14,9 @@ use crate::inherited::close_all_but;
 const ENDING: Duration = Duration::from_secs(1);
 
 /// Runs `child` in a new process, which exits with the result of `child` (101 if `child` panics),
-/// and returns the process's ID. The child has one thread, `stdin` as its standard input, the other
-/// standard streams, and the descriptors `keep` under the same numbers.
+/// and returns the process's ID. The child has one thread and only these descriptors: `stdin` as
+/// its standard input, the other standard streams of this process, and the descriptors `keep` under
+/// the same numbers.
 ///
 /// # Errors
 /// This process has other threads: locks that they hold would stay locked in the child. Otherwise
@@ -73,8 +74,8 @@ pub(crate) fn fork_in_test(
     keep: &[RawFd],
     child: impl FnOnce() -> i32,
 ) -> io::Result<i32> {
-    // SAFETY: the children of tests print nothing; the C library resets its locks for memory and
-    // the environment.
+    // SAFETY: the children of tests print nothing; in a child, the C library resets its locks for
+    // memory and the environment.
     unsafe { fork_beside_threads(stdin, keep, child) }
 }
 

@@ -9,11 +9,12 @@ const CLONE: u32 = (2 << 30) | (4 << 16) | (229 << 8);
 /// Binds `fresh`, a newly opened descriptor of `/dev/fuse`, to the mount of `session`.
 pub fn clone_into(session: BorrowedFd<'_>, fresh: BorrowedFd<'_>) -> io::Result<()> {
     let mut number = session.as_raw_fd().to_ne_bytes();
-    // SAFETY: by the size in the command, the kernel reads four bytes.
+    // SAFETY: according to the size in the command, the kernel reads four bytes.
     unsafe { ioctl(fresh, CLONE, &mut number) }
 }
 
-/// Bytes in one query, in and out: below the limit of the size field in a command number.
+/// Number of bytes of a query, and of its answer: below the limit of the size field in a command
+/// number.
 pub const QUERY_BYTES: usize = 16_000;
 
 /// `_IOWR('E', number, char[16000])`.
@@ -30,7 +31,8 @@ pub fn query(
     number: u8,
     bytes: &mut [u8; QUERY_BYTES],
 ) -> io::Result<()> {
-    // SAFETY: by the size in the command, the kernel reads and writes at most QUERY_BYTES bytes.
+    // SAFETY: according to the size in the command, the kernel reads and writes at most QUERY_BYTES
+    // bytes.
     unsafe { ioctl(directory, query_command(number), bytes) }
 }
 

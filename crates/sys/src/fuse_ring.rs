@@ -5,7 +5,8 @@
 //! only outside that time does [`FuseRing::message`] allow access to the entry's memory.
 //!
 //! Facts from `include/uapi/linux/fuse.h`, protocol 7.42: an entry is registered by a command in a
-//! 128-byte submission entry, whose address points to two iovecs, for header and payload.
+//! 128-byte submission entry, whose address field points to two iovecs, one for the header and one
+//! for the payload.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -26,14 +27,14 @@ const COMMIT_AND_FETCH: u32 = 2;
 /// Marks completions of the waker's poll.
 const WAKER: u64 = u64::MAX;
 
-/// The kind of event.
+/// An event that the ring reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
     /// The waker became readable. Clear it and call [`FuseRing::watch_waker`].
     Woken,
     /// The entry with this number holds a request.
     Request(usize),
-    /// The entry with this number is lost, with the error (ENOTCONN: unmounted).
+    /// The entry with this number is lost because of this error (ENOTCONN: unmounted).
     Lost(usize, i32),
 }
 
@@ -79,8 +80,8 @@ impl DisabledRing {
     /// Creates a ring with room for this many entries and a waker.
     ///
     /// # Errors
-    /// The kernel's refusal: too old (EINVAL), disabled or forbidden (EPERM), missing (ENOSYS), no
-    /// memory or descriptor left (ENOMEM, EMFILE).
+    /// The kernel is too old (EINVAL), io_uring is disabled or forbidden (EPERM) or missing
+    /// (ENOSYS), or no memory or descriptor is left (ENOMEM, EMFILE).
     pub fn new(entries: usize) -> io::Result<Self> {
         let slots = u32::try_from((entries + 1).next_power_of_two());
         let slots = slots.map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
@@ -119,7 +120,7 @@ pub struct FuseRing {
     events: VecDeque<Event>,
     memory: Mapping,
     payload_bytes: usize,
-    /// Whether some submissions have not been passed to the kernel yet.
+    /// Whether any submissions have not been passed to the kernel yet.
     pending: bool,
 }
 
@@ -146,7 +147,7 @@ impl PreparedRing {
     /// mount.
     ///
     /// # Errors
-    /// There is no memory, or the ring was created for fewer entries.
+    /// There is not enough memory, or the ring was created for fewer entries.
     pub fn new(
         DisabledRing(ring): DisabledRing,
         device: BorrowedFd<'_>,
@@ -176,8 +177,8 @@ impl PreparedRing {
     /// Registers the entries, for the calling thread. INIT must have accepted `FUSE_OVER_IO_URING`.
     ///
     /// # Errors
-    /// The kernel's refusal of an entry. The mount then continues over the device, unless all
-    /// queues had already been registered.
+    /// The error with which the kernel refuses an entry. In that case the mount continues over the
+    /// device, unless all queues had already been registered.
     pub fn start(self) -> io::Result<FuseRing> {
         let Self { mut ring, queues } = self;
         ring.ring.enable()?;
@@ -264,7 +265,7 @@ impl FuseRing {
     ///
     /// # Safety
     /// No other message of this entry may exist; the ring must live, and must not commit the entry,
-    /// as long as this one does.
+    /// as long as this message exists.
     unsafe fn ours<'m>(&self, number: usize) -> Message<'m> {
         assert_eq!(
             self.entries[number].owner,
@@ -330,8 +331,8 @@ impl FuseRing {
         self.push(&entry);
     }
 
-    /// The kernel's refusal of the entries. The refusal arrives before any request can, and if the
-    /// kernel refuses one entry of a ring, it refuses all.
+    /// The error with which the kernel refused the entries, if it did. A refusal arrives before any
+    /// request can, and if the kernel refuses one entry of a ring, it refuses all.
     fn refusal(&mut self) -> Option<i32> {
         self.take_completions();
         self.events.iter().find_map(|event| match event {
@@ -359,8 +360,8 @@ impl FuseRing {
     fn push(&mut self, submission: &Submission) {
         self.pending = true;
         // SAFETY: a command names memory of `self`: the iovecs and the memory they point to live
-        // until the ring is closed, and the state in `entries` keeps us from accessing it
-        // meanwhile. The poll names no memory. The ring holds its files.
+        // until the ring is closed, and the state in `entries` keeps us from accessing it while the
+        // kernel owns it. The poll names no memory. The ring holds its files.
         let pushed = unsafe { self.ring.push(submission) };
         // There is a slot for each entry and one for the waker, and each has at most one
         // submission.

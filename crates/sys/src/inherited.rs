@@ -73,8 +73,8 @@ fn close_range(first: RawFd, last: RawFd) {
     }
 }
 
-/// Closes descriptors without close_range(2), before Linux 5.9 or if a filter does not know that
-/// call.
+/// Closes descriptors without close_range(2), for kernels before 5.9 and filters that do not know
+/// that call.
 fn close_one_by_one(first: RawFd, last: RawFd) {
     let Ok(open) = std::fs::read_dir("/proc/self/fd") else {
         return;
@@ -94,20 +94,20 @@ fn close_one_by_one(first: RawFd, last: RawFd) {
 /// closed. Descriptors that other threads open or close from now on are not opened or closed in the
 /// copy.
 ///
-/// This is for a thread that may be in an unkillable wait when the process is killed: the table
-/// that the other threads share is then closed without waiting for this thread. The thread must not
-/// use descriptors that other threads open later, and descriptors that it closes stay open for the
-/// other threads.
+/// This is for a thread that may be in an unkillable wait when the process is killed: since this
+/// thread has its own table, the kernel can close the one that the other threads share without
+/// waiting for this thread. The thread must not use descriptors that other threads open later, and
+/// descriptors that it closes stay open for the other threads.
 ///
 /// # Errors
-/// There is no memory, or the call is forbidden.
+/// There is not enough memory, or the call is forbidden.
 pub fn unshare_without(left_out: impl IntoIterator<Item = RawFd>) -> io::Result<()> {
     // SAFETY: no memory is touched. Every descriptor that is open stays open in both tables, with
-    // the same number for the same file; a number that one side opens later fails with EBADF, or
-    // names a file that the other side opened itself.
+    // the same number for the same file; a number that one side opens later fails with EBADF on the
+    // other side, or names a file that the other side opened itself.
     unsafe { unshare_unsafe(UnshareFlags::FILES) }?;
     // Closes the descriptors in this thread's table only, in which no number has been reused yet;
-    // the owners close theirs.
+    // their owners close them in the other table.
     (0..FIRST).chain(left_out).for_each(close);
     Ok(())
 }

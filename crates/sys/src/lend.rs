@@ -73,7 +73,7 @@ const ONE: usize = 2;
 
 impl Loan {
     fn is_over(&self) -> bool {
-        // Acquire: the owner then sees everything that the other threads wrote inside.
+        // Acquire, so that the owner sees everything that the other threads wrote inside.
         self.gate.load(Ordering::Acquire) == CLOSED
     }
 }
@@ -93,8 +93,8 @@ impl<'a> Inside<'a> {
         loan.gate
             .fetch_update(Ordering::Acquire, Ordering::Relaxed, enter)
             .is_ok()
-            // `then_some` would create the value even if this thread did not enter, and dropping it
-            // would then leave.
+            // `then_some` would create the value even if this thread did not enter, and dropping
+            // that value would leave a loan that was never entered.
             .then(|| Inside(loan))
     }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use rustix::fs::CWD;
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
 
-/// `struct mount_attr` of Linux 5.12, the first version with mappings.
+/// `struct mount_attr` of Linux 5.12, the first version with mapped owners.
 #[repr(C)]
 struct Attributes {
     set: u64,
@@ -18,8 +18,8 @@ struct Attributes {
 
 const _: () = assert!(size_of::<Attributes>() == 32);
 
-/// Mounts a clone of the mount at `source`, without the mounts below it, at `target`, with owners
-/// as the user namespace maps them. `source` may be a directory of a mount.
+/// Mounts a clone of the mount at `source`, without the mounts below it, at `target`, with the
+/// owners of its files mapped by the user namespace. `source` may be a directory of a mount.
 pub fn mount_mapped(
     source: &Path,
     target: &Path,

@@ -92,7 +92,7 @@ pub fn read(file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
     let (access, flags) = (ProtFlags::READ, MapFlags::PRIVATE);
     let mapping = Mapping::of_file(file.as_fd(), offset, length, access, flags)?;
     // SAFETY: `length` bytes are mapped for reading, which `buffer` cannot overlap. No reference to
-    // the mapping is created, because another process may write to the file meanwhile.
+    // the mapping is created, because another process may write to the file at the same time.
     unsafe { ptr::copy_nonoverlapping(mapping.at(0).as_ptr(), buffer.as_mut_ptr(), length) };
     Ok(())
 }

@@ -15,11 +15,11 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::thread::futex::{Flags, lock_pi, unlock_pi};
 
-/// The word of a mutex that is not locked. Otherwise the word has the holder's thread ID, and the
-/// kernel's mark for waiters.
+/// The word of a mutex that is not locked. Otherwise the word contains the holder's thread ID and,
+/// if threads sleep, the kernel's mark for waiters.
 const FREE: u32 = 0;
 
-/// How often to check the lock before sleeping: locks are held for a few hundred instructions.
+/// How many times to check the lock before sleeping: locks are held for a few hundred instructions.
 const SPINS: u32 = 100;
 
 /// Pause between checks if the kernel has no priority inheritance (CONFIG_FUTEX_PI).

@@ -26,8 +26,8 @@ pub enum Policy {
     Unknown(i32),
 }
 
-/// Sets the policy of thread `tid`, of any process that the caller may change; 0 means the calling
-/// thread.
+/// Sets the policy of thread `tid`, which may belong to any process that the caller may change; 0
+/// means the calling thread.
 ///
 /// Children of the thread start with the ordinary policy (`SCHED_RESET_ON_FORK`): a program run by
 /// a real-time worker must not be real-time too. The flag stays set after a return to `Other`,
@@ -150,7 +150,7 @@ impl Inherited {
     }
 }
 
-/// Sets policy and priority of the calling thread; children inherit them.
+/// Sets the policy and priority of the calling thread; its children inherit both.
 fn set_plainly(policy: i32, priority: libc::c_int) -> io::Result<()> {
     // SAFETY: the kernel's sched_param is one int, which the call only reads.
     done(unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const priority) })

@@ -21,7 +21,7 @@ impl<const COUNT: usize> SharedWords<COUNT> {
     /// no process can truncate the memory of another.
     ///
     /// # Errors
-    /// There is no memory or no descriptor left.
+    /// No memory or no descriptor is left.
     pub fn create() -> io::Result<OwnedFd> {
         let file = memfd_create(
             "shared-words",
@@ -35,7 +35,7 @@ impl<const COUNT: usize> SharedWords<COUNT> {
     /// Maps the numbers of a file from [`create`](Self::create).
     ///
     /// # Errors
-    /// The kernel's refusal, or `file` has a different size.
+    /// The kernel refuses the mapping, or `file` has a different size.
     pub fn map(file: BorrowedFd<'_>) -> io::Result<Self> {
         let is_fixed = fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SealFlags::SHRINK));
         if !is_fixed || fstat(file)?.st_size != Self::BYTES as i64 {

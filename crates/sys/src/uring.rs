@@ -103,8 +103,9 @@ impl Submission {
 
 /// The ring. The kernel rejects calls by any thread other than the one that enabled it.
 pub(crate) struct Uring {
-    // Fields are dropped in this order: after its last descriptor is closed, a ring touches no
-    // memory of the process; pages of the queues that it still holds are then no longer mapped.
+    // Fields are dropped in this order, so that the ring is closed before its memory is unmapped. A
+    // closed ring touches no memory of the process; it may still hold pages of the queues, but only
+    // after they have been unmapped.
     fd: OwnedFd,
     queues: Mapping,
     submissions: Mapping,
@@ -227,8 +228,8 @@ impl Uring {
         true
     }
 
-    /// Submits all queued submissions, then sleeps until there are `wanted` completions; with
-    /// `events` the kernel also delivers those that are due.
+    /// Submits all queued submissions, then sleeps until there are `wanted` completions; if
+    /// `events` is set, the kernel also delivers completions that are due.
     pub(crate) fn enter(&mut self, wanted: u32, events: bool) -> io::Result<()> {
         let head = self.counter(self.submissions_head).load(Ordering::Acquire);
         let count = self.tail.wrapping_sub(head);

@@ -5,8 +5,8 @@ use sys::sched;
 
 use super::set::{Wanted, apply, own_tid};
 
-/// Guarded by its own lock, which is held while a priority is set, so that two changes cannot
-/// overtake each other.
+/// Guarded by its own lock, which is held while a priority is set, so that changes take effect in
+/// the order in which they are made.
 pub(crate) struct ThreadPriority(PiMutex<State>);
 
 struct State {

@@ -34,7 +34,7 @@ impl Policy {
 }
 
 impl fmt::Display for Policy {
-    /// `fifo`, `slice` or `other`, the words of `erofast stat --json`.
+    /// Writes `fifo`, `slice` or `other`, as `erofast stat --json` prints it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Policy::Fifo(_) => "fifo",

@@ -39,8 +39,8 @@ fn announced(workers: &Workers) {
     workers.check_cpus();
 }
 
-/// The CPU is offline for some tens of milliseconds, which other tests notice; therefore only this
-/// test takes a CPU offline.
+/// The CPU is offline for tens of milliseconds, which other tests notice; therefore only this test
+/// takes a CPU offline.
 #[test]
 fn a_real_cpu_goes_and_returns() {
     const ONLINE: &str = "/sys/devices/system/cpu/cpu1/online";

@@ -20,7 +20,7 @@ fn policies(workers: &Workers, pinned: bool) -> Vec<Policy> {
     stats.map(|stats| stats.policy.unwrap()).collect()
 }
 
-/// Makes all workers real-time, or none.
+/// Makes all workers real-time, or all of them ordinary.
 fn flip(workers: &Workers, priority: Priority) {
     let wanted = priority == Priority::High;
     workers.raise_on(&(0..8).filter(|_| wanted).collect());
@@ -54,8 +54,8 @@ fn without_privilege(f: impl FnOnce() + Send) {
     });
 }
 
-/// Two threads flip at the same time, as serving threads do with `hipri=auto`. Afterwards all
-/// workers have one priority, that of the later flip.
+/// Two threads change the priority of all workers at the same time, as serving threads do with
+/// `hipri=auto`. Afterwards all workers have one priority, that of the later flip.
 #[test]
 fn flips_at_the_same_time_leave_all_workers_with_the_same_priority() {
     let workers = Workers::start_on(high(Mode::PerCpu), FakeCpus::new(8, 0..8)).unwrap();

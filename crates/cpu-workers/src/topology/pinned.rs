@@ -140,7 +140,8 @@ impl Topology {
                 self.keep_pinned(cpu, &worker);
                 let _plan = self.plan();
                 let mut resting = self.slots[cpu].resting();
-                // If the pool has ended in the meantime, it has taken the worker.
+                // If the pool has been shut down in the meantime, the shutdown has taken the
+                // worker.
                 if resting.take().is_some() {
                     match self.slots[cpu].worker.publish(worker) {
                         Ok(()) => self.slots[cpu].is_published.store(true, Ordering::Release),

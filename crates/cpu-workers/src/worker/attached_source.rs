@@ -83,7 +83,7 @@ impl AttachedSource {
                 self.connect(parker);
                 Waited::Panicked(message)
             }
-            Err(error) => Waited::Broken(format!("{message}; a new source: {error}")),
+            Err(error) => Waited::Broken(format!("{message}; cannot open a new source: {error}")),
         }
     }
 }

@@ -21,7 +21,8 @@ pub(crate) fn set_followers_own(priority: Option<Arc<ThreadPriority>>) {
 }
 
 /// Takes real-time priority from the calling thread until [`raise`]. If the workers become
-/// real-time meanwhile, a worker or a thread that follows them stays ordinary until then.
+/// real-time in the meantime, a worker, or a thread that follows the workers, stays ordinary until
+/// it calls [`raise`].
 pub fn lower() {
     if !change_shared(ThreadPriority::lower) {
         LOWERED_FROM.set(lower_this());

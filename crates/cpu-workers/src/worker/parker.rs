@@ -59,15 +59,15 @@ impl Parker {
 
     /// Makes the owner sleep on an event source that `waker` wakes, or on the token (`None`).
     ///
-    /// A wake-up still on the old path is not lost: its sender has queued its job where the owner
-    /// checks before its next sleep, and the owner is awake now.
+    /// A wake-up that still takes the old path is not lost: its sender has already queued the job,
+    /// and the owner, which is awake now, checks the queue before its next sleep.
     pub(crate) fn set_waker(&self, waker: Option<Arc<dyn Waker>>) {
         *lock(&self.waker) = waker;
     }
 
-    /// Whether the owner is registered as idle at its queue. A push or the close unregisters it
-    /// before waking it, so an owner that wakes for another reason can go back to sleep without
-    /// taking the lock.
+    /// Whether the owner is registered as idle at its queue. A push, or the closing of the queue,
+    /// unregisters the owner before waking it, so an owner that wakes for another reason can go
+    /// back to sleep without taking the lock.
     pub(crate) fn is_registered(&self) -> bool {
         self.idle.load(Ordering::Acquire)
     }

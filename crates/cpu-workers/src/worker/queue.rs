@@ -93,8 +93,8 @@ impl<T> JobQueue<T> {
         Taken::Idle
     }
 
-    /// Must be called after each sleep, whatever ended it. Returns true if a push or the close
-    /// ended it.
+    /// Must be called after each sleep, whatever ended it. Returns true if a push or the closing of
+    /// the queue ended it.
     pub(crate) fn leave_idle(&self, me: &Arc<Parker>) -> bool {
         let mut state = lock(&self.state);
         me.set_idle(false);

@@ -84,8 +84,8 @@ fn joined(thread: JoinHandle<()>, error: io::Error) -> io::Error {
     error
 }
 
-/// Runs on the new thread: pins it, then sets its priority (after creation, as for the kernel's
-/// workers).
+/// Runs on the new thread: pins it, then sets its priority (after creation, as the kernel does for
+/// its own workers).
 fn settle(
     worker: &Worker,
     cpus: &dyn Cpus,
@@ -113,7 +113,7 @@ fn number(name: &str) -> usize {
 }
 
 impl Running {
-    /// Waits for the end of the thread. If the thread itself calls this, it ends later without
+    /// Waits until the thread has ended. If the thread itself calls this, it ends later without
     /// being joined.
     pub(crate) fn join(&self) {
         let thread = self

@@ -86,13 +86,14 @@ pub(crate) fn current() -> Option<WorkerContext> {
     CURRENT.with_borrow(|current| current.as_ref().map(|(_, context)| *context))
 }
 
-/// The calling thread's own worker, for changes to the thread itself.
+/// The worker whose thread is the calling one, for code that changes that thread.
 pub(crate) fn current_worker() -> Option<Arc<Worker>> {
     CURRENT.with_borrow(|current| current.as_ref().map(|(worker, _)| Arc::clone(worker)))
 }
 
 /// Counts `work` as one request served by the calling worker: `stats()` reports the run time, and
-/// the worker is not idle meanwhile. On other threads this only runs `work`. For event sources.
+/// the worker does not count as idle while `work` runs. On other threads this only runs `work`.
+/// Event sources call this for each request.
 pub fn serve<R>(work: impl FnOnce() -> R) -> R {
     CURRENT.with_borrow(|current| match current {
         Some((worker, _)) => worker.serve(work),
@@ -186,7 +187,7 @@ impl Worker {
                 Taken::Closed => break,
             }
         }
-        // A thread that waits for a reply notices that its sender was dropped.
+        // A thread that waits for a reply then notices that the reply's sender was dropped.
         *self.mailbox.lock() = None;
         self.parker.set_waker(None);
         drop(source);
@@ -257,7 +258,7 @@ impl Worker {
                 (None, Ok(())) => {}
                 (None, Err(error)) => {
                     self.notices
-                        .add(format!("{}: no source: {error}", self.name));
+                        .add(format!("{}: cannot open its source: {error}", self.name));
                 }
             }
         }

@@ -108,7 +108,7 @@ impl UnboundPool {
             threads.ended = true;
             threads.running.clone()
         };
-        // Joined outside the lock, because their jobs may queue others.
+        // The threads are joined outside the lock, because their jobs may queue further jobs.
         threads.iter().for_each(|running| running.join());
     }
 

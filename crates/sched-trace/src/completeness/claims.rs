@@ -13,7 +13,7 @@ pub(super) fn are_whole(claims: &Claims, events: &[Event]) -> bool {
     claims.losses.is_empty() && all(&cpus) && all(&claims.cpus) && !silent
 }
 
-/// The intervals of the losses: each begins at the last event before the loss.
+/// The intervals in which events were lost. Each begins with the last event before the loss.
 pub(super) fn proofs(claims: &Claims, events: &[Event]) -> Vec<Proof> {
     let mut times: BTreeMap<Option<u32>, Vec<u64>> = BTreeMap::new();
     let lossy: BTreeSet<Option<u32>> = claims.losses.iter().map(|loss| loss.cpu).collect();

@@ -17,7 +17,7 @@ const STAYS: usize = 2;
 #[derive(Debug, Default)]
 pub(super) struct Hidden {
     pids: BTreeSet<i32>,
-    /// When hidden threads ran, merged.
+    /// Periods in which hidden threads ran, merged.
     blind: Vec<(u64, u64)>,
     /// Times at which a thread left a CPU that another thread, which is not hidden, had entered.
     breaks: Vec<u64>,
@@ -60,13 +60,13 @@ impl Hidden {
         self.pids.contains(&pid)
     }
 
-    /// Whether hidden threads explain a contradiction of this thread between these times; `single`
-    /// says whether one missing event would explain the contradiction.
+    /// Whether hidden threads explain a contradiction in this thread's events between these times;
+    /// `single` says whether one missing event would explain the contradiction.
     pub fn explains(&self, pid: i32, single: bool, from_ns: u64, until_ns: u64) -> bool {
         self.has(pid) || single && touches(&self.blind, from_ns, until_ns)
     }
 
-    /// Whether a switch of threads that are not hidden is missing between these times.
+    /// Whether a switch between threads that are not hidden is missing in this period.
     pub fn is_broken(&self, from_ns: u64, until_ns: u64) -> bool {
         let at = self.breaks.partition_point(|at| *at <= from_ns);
         self.breaks.get(at).is_some_and(|at| *at <= until_ns)

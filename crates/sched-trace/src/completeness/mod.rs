@@ -1,10 +1,11 @@
-//! Which events a trace has, by CPU and interval: known to be complete, known to be incomplete, or
-//! unknown.
+//! How complete the events of a trace are: by CPU and interval, whether they are known to be
+//! complete, known to be incomplete, or neither.
 //!
 //! A header that reports no loss proves nothing: a CPU that was not recorded, a ring buffer that
-//! was overwritten on one CPU, and a removed line leave no mark. The events themselves do: a thread
-//! that is woken twice has run in between, and if no CPU shows that, events are missing
-//! (`witness.rs`). Recorders and readers add what they know as [`crate::Claims`].
+//! was overwritten on one CPU, and a removed line leave no mark. The events themselves can prove a
+//! loss: a thread that is woken twice must have run in between, and if no CPU shows that run,
+//! events are missing (`witness.rs`). Recorders and readers add what they know as
+//! [`crate::Claims`].
 
 mod claims;
 mod hidden;
@@ -25,12 +26,12 @@ use times::{touches, union};
 use witness::Proof;
 
 /// A wait is uncertain if all CPUs were silent for this long within it, because anything that could
-/// end the wait would have been an event. The silence is a pause of the machine, or a gap between
-/// two recordings in one file.
+/// end the wait would have caused an event. Such a silence is a pause of the machine, or a gap
+/// between two recordings in one file.
 const SILENCE_NS: u64 = 2_000_000_000;
 
-/// The same limit if the events of several CPUs were not counted: a timer would have woken a thread
-/// on one of them.
+/// The same limit if the events of several CPUs were not counted: within this time, a timer would
+/// have woken a thread on one of these CPUs.
 const UNCOUNTED_NS: u64 = 500_000_000;
 
 /// Maximum number of silences examined for a notice.
@@ -74,12 +75,12 @@ pub struct Completeness {
     pub intervals: Vec<Interval>,
     /// Times at which another recording begins within the trace.
     pub seams: Vec<u64>,
-    /// Whether the recorder counted the events of all CPUs and lost none: the kernel never wrote
-    /// the events that are missing.
+    /// Whether the recorder counted the events of all CPUs and lost none. If so, the kernel never
+    /// wrote the events that are missing.
     pub is_counted: bool,
-    /// Contradictions in the events, each of which proves that some are missing.
+    /// Number of contradictions in the events, each of which proves that events are missing.
     pub proofs: u64,
-    /// Periods without any event that are too long for a wait, ordered by time.
+    /// Periods without any event, each too long to be a wait, ordered by time.
     silences: Vec<(u64, u64)>,
     /// The silences in which threads were runnable.
     paused: Vec<(u64, u64)>,
@@ -87,9 +88,9 @@ pub struct Completeness {
     known: Vec<Proof>,
     /// Broken intervals of all CPUs, merged, ordered by time.
     broken: Vec<(u64, u64)>,
-    /// Threads some of whose events the kernel omitted, and the intervals in which it did. If a
-    /// recorder counted all events, any contradiction shows an omission; otherwise only an isolated
-    /// one does.
+    /// By thread, the intervals in which the kernel omitted events of that thread. If a recorder
+    /// counted all events, any contradiction shows an omission; otherwise only an isolated one
+    /// does.
     omitted: BTreeMap<i32, Vec<(u64, u64)>>,
 }
 
@@ -130,8 +131,9 @@ pub fn of(trace: &Trace) -> Completeness {
 
 /// Separates contradictions that can be explained without a gap in the trace from the others.
 ///
-/// A gap contradicts several threads, or breaks a chain of switches. A single missing event
-/// contradicts only one thread: the kernel did not write it, or the recorder omits single events.
+/// A gap causes contradictions in several threads, or breaks a chain of switches. A single missing
+/// event causes a contradiction in only one thread: the kernel did not write it, or the recorder
+/// omits single events.
 fn judged(proofs: Vec<Proof>, trace: &Trace) -> (Vec<Proof>, Vec<Proof>) {
     let hidden = Hidden::of(trace);
     let (mut omitted, others): (Vec<Proof>, Vec<Proof>) = proofs
@@ -170,7 +172,8 @@ impl Completeness {
         self.intervals = intervals(trace, span, by_cpu);
     }
 
-    /// Adds the silences that waiting threads contradict, unless a recorder counted all events.
+    /// Adds the silences in which waiting threads would usually have run, unless a recorder counted
+    /// all events.
     pub(crate) fn add_silences(&mut self, trace: &Trace, waits: &[Waited]) {
         let Some(span) = trace.span().filter(|_| !self.is_counted) else {
             return;
@@ -200,8 +203,8 @@ impl Completeness {
         !self.broken.is_empty()
     }
 
-    /// Threads with single events that the kernel omitted, and the times at which the trace shows
-    /// this.
+    /// Threads of which the kernel omitted single events, and the times at which the trace reveals
+    /// the omissions.
     pub(crate) fn omitted(&self) -> impl Iterator<Item = (i32, u64)> {
         let all = self.omitted.iter();
         all.flat_map(|(pid, all)| all.iter().map(|(_, until)| (*pid, *until)))
@@ -220,7 +223,8 @@ impl Completeness {
         let after = self.silences.partition_point(|(_, end)| *end <= from_ns);
         let silence = self.silences.get(after);
         touches(&self.broken, from_ns, until_ns)
-            // Only a silence within the wait counts: there are events at the silence's edges.
+            // A silence begins and ends with an event, so it lies either entirely within the wait
+            // or outside it.
             || silence.is_some_and(|(start, end)| *start >= from_ns && *end <= until_ns)
     }
 
@@ -274,7 +278,8 @@ impl Completeness {
     }
 }
 
-/// A time at which the states of threads become unknown and, at a seam, also what runs on the CPUs.
+/// A time at which the states of all threads become unknown; at a seam, so does what runs on the
+/// CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Edge {
     pub at_ns: u64,
@@ -298,7 +303,7 @@ fn joined(mut proofs: Vec<Proof>) -> BTreeMap<Option<u32>, Vec<Proof>> {
     by_cpu
 }
 
-/// Broken intervals, and what is known about the rest of each CPU.
+/// The broken intervals of each CPU, and what is known about the time between them.
 fn intervals(
     trace: &Trace,
     (first, last): (u64, u64),

@@ -1,11 +1,11 @@
 //! Silences that are not waits: a machine that pauses, a clock that jumps, and lines that were cut
 //! out of a text.
 //!
-//! A thread that waits behind another one of the same kind runs within some milliseconds. If a
+//! A thread that waits behind another one of the same kind runs within a few milliseconds. If a
 //! thread always does so, and its CPU writes no event for a hundred milliseconds while the thread
-//! is runnable, then events of that CPU are missing; if no CPU writes any, time itself is missing.
-//! Threads that are used to waiting (SCHED_IDLE, CPU quotas) prove nothing, nor do threads behind
-//! real-time threads that may run for long.
+//! is runnable, then events of that CPU are missing; if no CPU writes any event, time itself is
+//! missing. Threads that often wait for long (SCHED_IDLE, CPU quotas) prove nothing, nor do threads
+//! behind real-time threads that may run for long.
 
 use super::hidden::Hidden;
 use super::witness::Proof;
@@ -40,7 +40,7 @@ pub(crate) struct Waited {
     pub end_ns: u64,
 }
 
-/// A period without an event, and the thread that the CPU ran.
+/// A period in which a CPU wrote no event, and the thread that the CPU ran.
 #[derive(Clone, Copy, Debug)]
 struct Gap {
     from_ns: u64,
@@ -98,7 +98,7 @@ impl Silences {
                 until_ns: gap.until_ns,
                 single: false,
                 reason: format!(
-                    "it has no events, although {comm}:{pid}, which waits there, usually runs soon"
+                    "it wrote none, although {comm}:{pid}, which waits for it, usually runs soon"
                 ),
             });
         }
@@ -131,7 +131,8 @@ impl Usual {
         }
     }
 
-    /// Whether a thread would not have waited this long behind the thread that the CPU ran.
+    /// Whether the thread would have run before the gap ended, so that the gap proves missing
+    /// events.
     fn contradicts(&self, gap: &Gap, wait: &Waited, much: u64) -> bool {
         let (runner, length) = (gap.runner, gap.length_ns());
         let is_normal = runner.prio >= REALTIME && wait.task.prio <= runner.prio;
@@ -141,7 +142,7 @@ impl Usual {
     }
 }
 
-/// Whether a thread has many lengths, few of which are this long.
+/// Whether enough lengths are known for a thread, and few of them are this long.
 fn is_unusual(lengths: &Lengths, pid: i32, length: u64) -> bool {
     let all = lengths.get(&pid).filter(|all| all.len() >= USUAL);
     let long = |all: &Vec<u64>| all.len() - all.partition_point(|of| *of < length);

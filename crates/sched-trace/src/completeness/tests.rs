@@ -137,7 +137,8 @@ fn contradictions_prove_missing_events_and_nothing_else_does() {
     }
 }
 
-/// Two threads that take turns on CPU 1 every 4 ms, and one on CPU 0 that a timer wakes, for 2 s.
+/// Two seconds in which two threads take turns on CPU 1 every 4 ms, and a timer wakes a thread on
+/// CPU 0.
 fn turns(keep: impl Fn(u64, u32) -> bool, shift: impl Fn(u64) -> u64) -> Trace {
     let mut text = String::new();
     let mut add = |us: u64, cpu: u32, what: &str| {
@@ -205,7 +206,7 @@ fn a_jump_of_the_clock_is_no_wait_of_all_threads() {
 
 #[test]
 fn who_is_used_to_waiting_may_wait_long() {
-    // Thread 2 gets its turn after half a second each time, like SCHED_IDLE threads.
+    // Like a SCHED_IDLE thread, thread 2 waits half a second for each of its turns.
     let mut text = String::new();
     for turn in 0..50 {
         let at = turn * 501_000;
@@ -315,7 +316,7 @@ fn a_wait_across_a_silence_of_all_cpus_is_left_out() {
     let text = "0 0 1 waking 7; 1 0 1 S 2; 3587000000 0 2 S 7; 3587000010 0 7 S 0";
     let report = analyse(&trace(text));
     assert_eq!((report.waits.len(), report.left_out), (0, 1));
-    // A thread that occupies its CPU for a second is not a silence.
+    // A thread that occupies its CPU for a second does not make a silence.
     let text = "0 0 1 waking 7; 1 0 1 S 2; 1000000 0 2 S 7";
     assert_eq!(analyse(&trace(text)).waits.len(), 1);
 }

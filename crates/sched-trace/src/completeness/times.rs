@@ -1,6 +1,7 @@
 //! Non-overlapping intervals of time, in order.
 
-/// Whether any of these non-overlapping intervals overlaps this one.
+/// Whether any of these non-overlapping intervals overlaps the interval from `from_ns` to
+/// `until_ns`.
 pub(super) fn touches(all: &[(u64, u64)], from_ns: u64, until_ns: u64) -> bool {
     let at = all.partition_point(|(_, end)| *end <= from_ns);
     all.get(at).is_some_and(|(start, _)| *start < until_ns)

@@ -1,19 +1,19 @@
-//! Contradictions in the events of a trace, each of which proves that some are missing.
+//! Contradictions in the events of a trace, each of which proves that events are missing.
 //!
 //! Every event of a thread implies something about what the thread did before. If no event shows
-//! that, such an event is missing, and should have been written on the CPU that the thread ran on.
-//! Omissions by kernels are no proof: some write no switch from the idle task, or from threads that
-//! they hide. A thread that leaves a CPU after another one entered it is therefore only counted
-//! ([`crate::latency::Report::missing_switches`]).
+//! that, one is missing, and the CPU that the thread ran on should have written it. Omissions by
+//! the kernel prove no loss: some kernels write no switch from the idle task, or from threads that
+//! they hide. A thread that leaves a CPU although another one entered it last is therefore only
+//! counted ([`crate::latency::Report::missing_switches`]).
 
 use crate::{Comm, Event, Kind, Task, TaskState, Trace, Wake};
 use std::collections::{BTreeMap, HashMap};
 
-/// A thread that is queued on an idle CPU runs immediately, unless a virtual CPU pauses, which
-/// takes less than this.
+/// A thread that is queued on an idle CPU runs immediately, unless the CPU is virtual and its host
+/// pauses it, which takes less than this.
 const QUEUED_ON_IDLE_NS: u64 = 200_000_000;
 
-/// The fraction (one in this many) of a recording that its start and its end may take.
+/// The start and the end of a recording may take up to one part in this many of it.
 const EDGE: u64 = 20;
 
 /// Events of a CPU that must be missing, and why.
@@ -56,9 +56,9 @@ pub(super) fn proofs(trace: &Trace) -> Vec<Proof> {
     proofs
 }
 
-/// The times between which a recorder that starts and stops one CPU after another (perf) records
-/// all of them. Contradictions outside these times are due to that, unless starting or stopping
-/// took more than a small part of the recording.
+/// The period in which all CPUs are recorded by a recorder that starts and stops them one after
+/// another (perf). Contradictions outside this period are due to the staggered start or stop,
+/// unless it took more than a small part of the recording.
 fn edges(trace: &Trace) -> Option<(u64, u64)> {
     let (first, last) = trace.span()?;
     let (begun, ended) = wakes(&trace.events)?;
@@ -74,8 +74,8 @@ fn edges(trace: &Trace) -> Option<(u64, u64)> {
     ))
 }
 
-/// The time from which, and the time until which, all CPUs write the wake-ups that they cause. A
-/// recorder may start and stop one CPU after another, and one event after another (perf).
+/// The period in which the wake-ups that all CPUs cause are recorded. A recorder may start and stop
+/// the CPUs one after another, and on each CPU the events one after another (perf).
 fn wakes(events: &[Event]) -> Option<(u64, u64)> {
     let mut cpus: BTreeMap<u32, Option<(u64, u64)>> = BTreeMap::new();
     for event in events {
@@ -127,16 +127,16 @@ struct Cpu {
     current: i32,
     /// Time of the CPU's last event.
     at_ns: u64,
-    /// Whether the thread `current` has since entered another CPU. Its switch away from here is
-    /// then missing, unless the next switch shows that the kernel omitted it.
+    /// Whether the thread `current` has since entered another CPU. If so, its switch away from this
+    /// CPU is missing, unless the next switch shows that the kernel omitted it.
     left_unseen: bool,
 }
 
 #[derive(Debug, Default)]
 struct Witness {
     migrates: bool,
-    /// All wake-ups between these times are recorded; before and after, some CPUs were not recorded
-    /// yet or no longer recorded.
+    /// All wake-ups between these times are recorded; before and after them, at least one CPU was
+    /// not being recorded.
     recorded: Option<(u64, u64)>,
     /// The same times; `None` if the kernel may omit the switch that a wake-up follows.
     wakes: Option<(u64, u64)>,
@@ -281,9 +281,9 @@ impl Witness {
         self.cpus.insert(event.cpu, cpu);
     }
 
-    /// Handles a thread that follows itself, which means that the format does not name the previous
-    /// one (compact Perfetto): one of the threads queued here ran, and its switch is missing from
-    /// the trace.
+    /// Handles a switch from a thread to itself, which occurs only if the format does not name the
+    /// previous thread (compact Perfetto): in between, a thread that was queued here ran, and the
+    /// switch to it is missing from the trace.
     fn unseen_on(&mut self, cpu: u32) {
         for thread in self
             .threads
@@ -361,7 +361,7 @@ impl Witness {
     fn end(&mut self) {
         let until_ns = self.last_ns;
         let silent = std::mem::take(&mut self.cpus);
-        // A recorder that stops one CPU after another is the last thread on each of them.
+        // A recorder that stops recording one CPU after another is the last thread on each of them.
         let stops = |pid: i32| silent.values().filter(|cpu| cpu.current == pid).count() > 1;
         let left = silent
             .iter()

@@ -30,7 +30,7 @@ const COMMON_TYPE: Field = Field {
 };
 
 impl Decoder {
-    /// Learns the layout of events; formats of other events are ignored.
+    /// Learns the layouts of the events that are read; formats of other events are ignored.
     pub fn new<'a>(formats: impl IntoIterator<Item = &'a EventFormat>) -> Self {
         let mut decoder = Self::default();
         for format in formats {

@@ -56,7 +56,7 @@ impl EventFormat {
     }
 }
 
-/// `field:char comm[16]; offset:8; size:16; signed:0;`
+/// Parses a line such as `field:char comm[16]; offset:8; size:16; signed:0;`.
 fn field(line: &str) -> Option<(String, Field)> {
     let mut parts = line.split(';').map(str::trim);
     let declaration = parts.next()?;

@@ -1,6 +1,6 @@
 //! The `per_cpu/cpu*/stats` files of tracefs, which trace.dat also stores.
 
-/// Events of one CPU that the kernel wrote and the trace lacks.
+/// Events of one CPU that the kernel wrote but the trace lacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Loss {
     /// The CPU, if the file names it, as trace.dat does.

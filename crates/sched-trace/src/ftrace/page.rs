@@ -1,15 +1,15 @@
 //! Pages of the kernel's ring buffer.
 //!
 //! A page begins with a time stamp and the number of bytes in use, followed by entries. Each entry
-//! begins with a word of 5 bits type and 27 bits time delta. Types 1 to 28 are records of that many
-//! words, 0 is a record whose length is in the next word, 29 padding, 30 a time extension, and 31
-//! an absolute time. The kernel describes this layout in `events/header_page` and
-//! `events/header_event`.
+//! begins with a word that holds a type (5 bits) and a time delta (27 bits). Types 1 to 28 are
+//! records of that many words, 0 is a record whose length is in the next word, 29 padding, 30 a
+//! time extension, and 31 an absolute time. The kernel describes this layout in
+//! `events/header_page` and `events/header_event`.
 
 use super::format::PageLayout;
 
-/// Flag in the commit word above the length: events were lost before this page, and the page ends
-/// with their number.
+/// Flag in the commit word, above the bits of the length: events were lost before this page, and
+/// the page ends with their number.
 const MISSED_EVENTS: u64 = 1 << 31;
 const MISSED_STORED: u64 = 1 << 30;
 const LENGTH: u64 = MISSED_STORED - 1;

@@ -14,7 +14,7 @@ pub(crate) const MAGIC: &[u8; 10] = b"\x17\x08\x44tracing";
 /// Remedy for a trace from a big-endian machine.
 const BIG_ENDIAN: &str = "convert it there: trace-cmd report -i FILE > trace.txt";
 
-/// Largest accepted number of event formats; Linux 6.18 has some 2,500.
+/// Largest accepted number of event formats; Linux 6.18 has about 2,500.
 const FORMATS: usize = 1 << 16;
 
 /// Page layout, event formats and symbols of the traced kernel.

@@ -1,4 +1,4 @@
-//! Bounds on the memory that a trace file may cost its reader.
+//! Bounds on the memory that reading a trace file may take.
 
 use crate::Trace;
 use crate::error::Fault;

@@ -35,9 +35,10 @@ pub struct Group {
     pub workqueue: Option<Name>,
     /// The work function, if rows are work queues.
     pub function: Option<Name>,
-    /// Waits after wake-ups; for a work queue, those of its workers for these items.
+    /// Waits after wake-ups; for a work queue, those that its workers had before or inside these
+    /// items.
     pub wakeup: Summary,
-    /// Waits after preemptions; for a work queue, those while executing these items.
+    /// Waits after preemptions; for a work queue, those of workers that were executing these items.
     pub preempted: Summary,
     /// Executions of a work queue's items that started in the trace.
     pub executed: u64,
@@ -56,7 +57,7 @@ impl Group {
     }
 }
 
-/// Collected lengths of one group, in nanoseconds.
+/// Lengths collected for one group, in nanoseconds.
 #[derive(Default)]
 struct Bin {
     comm: Comm,

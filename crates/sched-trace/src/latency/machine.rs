@@ -4,8 +4,9 @@
 //! before or after the switch on another CPU that it races with. Rules for these races:
 //! * A wake-up of a running or runnable thread starts no wait.
 //! * A wake-up of a thread that is about to sleep takes effect once the thread has left its CPU;
-//!   `sched_wakeup` (or the thread running again) shows that it did. A second `sched_waking` shows
-//!   that the first one kept the thread from sleeping: the wait begins with the second.
+//!   `sched_wakeup` (or the thread running again) shows that the wake-up took effect. A second
+//!   `sched_waking` shows that the first one kept the thread from sleeping: the wait begins with
+//!   the second.
 
 use super::report::{Concerned, Report, Wait, WaitKind, WorkRun};
 use super::works::{Runner, Works, worker_name};
@@ -66,8 +67,8 @@ struct Thread {
     life: u32,
     /// The CPU on which the thread last ran.
     last_cpu: Option<u32>,
-    /// The thread that is waking this running thread, and the CPU of the wake-up, if it has not
-    /// completed.
+    /// The thread that is waking this running thread, and that thread's CPU, as long as the wake-up
+    /// has not completed.
     waker: Option<(i32, u32)>,
     /// Indices of this worker's waits that are not attributed to a work item yet.
     open_waits: Vec<usize>,
@@ -86,7 +87,7 @@ struct Machine {
     switches: u64,
     missing_switches: u64,
     missing: BTreeMap<Concerned, u64>,
-    /// Waits that were cut off where the states of threads become unknown.
+    /// Number of waits that were cut off because the states of threads became unknown.
     cut: u64,
     /// Number of recordings that ended within the trace.
     part: usize,
@@ -177,8 +178,8 @@ impl Machine {
             && entered != pid
         {
             self.missing_switches += 1;
-            // One thread lacks the end of a wait, the other the beginning of a sleep. The idle task
-            // has no waits to miss.
+            // The missing switch ends a wait of one thread and begins a sleep of the other. The
+            // idle task does neither.
             for pid in [entered, pid].into_iter().filter(|pid| *pid > 0) {
                 *self.missing.entry((self.part, pid)).or_default() += 1;
             }
@@ -199,8 +200,9 @@ impl Machine {
         self.enter(next.pid, event);
     }
 
-    /// Handles a thread that follows itself, which means that the format does not name the previous
-    /// one: one of the threads queued here ran, and its switch is missing from the trace.
+    /// Handles a switch from a thread to itself, which occurs only if the format does not name the
+    /// previous thread: in between, a thread that was queued here ran, and the switch to it is
+    /// missing from the trace.
     fn unseen_between(&mut self, pid: i32, cpu: u32) {
         self.missing_switches += 1;
         *self.missing.entry((self.part, pid)).or_default() += 1;
@@ -213,8 +215,8 @@ impl Machine {
         }
     }
 
-    /// Notes that a thread with this pid is created; an earlier thread of this pid has exited
-    /// unseen.
+    /// Notes that a thread with this pid is created; if an earlier thread had this pid, its exit is
+    /// not in the trace.
     fn begin(&mut self, pid: i32) {
         if let Some(thread) = self.tasks.get_mut(&pid)
             && !matches!(thread.state, State::Unknown)
@@ -303,8 +305,8 @@ impl Machine {
             Some((by, by_cpu)) => State::SleepingWoken(since(WaitKind::Wakeup, by, by_cpu)),
             None => State::Sleeping,
         };
-        // A kworker sleeps inside an item, or before its item while it starts another worker; its
-        // wait for the CPU before that sleep was for the item. Only the idle sleep is between
+        // A kworker may sleep inside an item, or before one in order to start another worker; its
+        // wait for the CPU before such a sleep belongs to that item. Only its idle sleep is between
         // items.
         let between_items = !task.comm.is_kworker() || state == TaskState::IDLE;
         if !state.is_runnable() && between_items {

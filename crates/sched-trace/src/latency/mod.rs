@@ -3,7 +3,8 @@
 //! Three figures are reported separately and never silently added:
 //! * waits after a **wake-up**: from `sched_waking` to the `sched_switch` that runs the thread,
 //! * waits after a **preemption**: from being switched out while runnable to running again,
-//! * the **queue delay** of a work item: from queueing to start. It includes waits of its worker.
+//! * the **queue delay** of a work item: from queueing to start. It includes waits of the item's
+//!   worker.
 
 mod filter;
 mod group;

@@ -4,7 +4,8 @@ use crate::completeness::Completeness;
 use crate::{Comm, Name, Names, Notice, SchedulerSettings};
 use std::collections::BTreeMap;
 
-/// A thread in one of the recordings of a trace: the number of seams before it, and its ID.
+/// A thread in one of the recordings of a trace: the number of seams before the recording, and the
+/// thread's ID.
 pub(super) type Concerned = (usize, i32);
 
 /// All waits and work items of a trace.
@@ -14,7 +15,7 @@ pub struct Report {
     pub waits: Vec<Wait>,
     /// Executed work items, ordered by their start.
     pub works: Vec<WorkRun>,
-    /// Events that the trace lost. Any value other than 0 makes the figures invalid.
+    /// Number of events that were lost. Any value other than 0 makes the figures invalid.
     pub lost_events: u64,
     /// Waits that had not ended when the trace ended, longest first; not among `waits`. In this
     /// list each ends with the trace, although it actually lasted longer.
@@ -25,16 +26,16 @@ pub struct Report {
     pub left_out: u64,
     /// How complete the events are.
     pub completeness: Completeness,
-    /// Threads that ran without a wake-up in the trace after they had gone to sleep in it (wake-ups
-    /// were not recorded, or were lost); not among `waits`.
+    /// How often a thread went to sleep and ran again without a wake-up in the trace (the wake-up
+    /// was not recorded, or was lost); such runs end no wait.
     pub unexplained_runs: u64,
     /// Number of switches from one thread to another.
     pub switches: u64,
     /// Switches that are provably missing from the trace: a thread left a CPU that another thread
     /// had entered last. Some kernels write no `sched_switch` when a CPU's idle task stops idling,
-    /// after that CPU was taken offline and back.
+    /// if that CPU has been taken offline and brought back online.
     pub missing_switches: u64,
-    /// Missing switches by thread, each of which hides a wait.
+    /// `missing_switches` by thread; each missing switch hides a wait.
     pub(super) missing: BTreeMap<Concerned, u64>,
     /// `left_out` by thread, except waits that ended with a recording.
     pub(super) left_out_of: BTreeMap<Concerned, u64>,
@@ -87,7 +88,8 @@ pub struct Wait {
     pub life: u32,
     /// Name of the thread when it ran.
     pub comm: Comm,
-    /// Priority as the kernel traces it: below 100 real-time (99 - rt_priority), 120 is nice 0.
+    /// Priority as the kernel traces it: values below 100 are real-time (99 - rt_priority), and 120
+    /// is nice 0.
     pub prio: i32,
     /// The CPU on which the thread finally ran.
     pub cpu: u32,
@@ -145,7 +147,7 @@ pub struct WorkRun {
     pub workqueue: Option<Name>,
     /// Whether a kthread_worker executed the item, rather than a work queue.
     pub kthread: bool,
-    /// Whether a softirq executed the item. The softirq interrupted the thread, which is then not
-    /// the item's worker.
+    /// Whether a softirq executed the item. If so, `pid` is the thread that the softirq
+    /// interrupted, not a worker.
     pub softirq: bool,
 }

@@ -1,5 +1,5 @@
 //! Validity: compares missing switches and wake-ups with all waits of the threads concerned, and
-//! makes notices.
+//! produces notices.
 
 use super::filter::Filter;
 use super::report::{Concerned, Report, WaitKind};
@@ -10,11 +10,11 @@ use std::collections::{BTreeMap, BTreeSet};
 const TOLERATED: u64 = 100;
 
 /// The same limit for a table in which only some rows are valid. It applies if the recorder counted
-/// all events: then the kernel did not write the missing ones, and each row says whether it is
-/// affected.
+/// all events: in that case, the kernel did not write the missing ones, and each row says whether
+/// it is affected.
 const TOLERATED_IN_TABLE: u64 = 20;
 
-/// Missing events of some threads, and the number they are compared with.
+/// Missing events of a set of threads, and the numbers of waits that they are compared with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Missing {
     /// Missing switches of these threads.
@@ -146,8 +146,8 @@ impl Report {
         self.is_readable(filter) && !self.misses_many(filter)
     }
 
-    /// Whether single rows may be relied on, whatever else is missing: the recorder counted all
-    /// events and they are present, so each row says whether the kernel omitted events of its
+    /// Whether individual rows may be relied on, whatever the kernel omitted: if the recorder
+    /// counted all events and none was lost, each row says whether the kernel omitted events of its
     /// threads.
     pub fn has_rows(&self, filter: &Filter<'_>) -> bool {
         self.is_readable(filter) && self.completeness.is_counted
@@ -165,7 +165,8 @@ impl Report {
         !in_table && parts.into_iter().any(Missing::spoils)
     }
 
-    /// The notice that too many events of all threads are missing.
+    /// The notice that too many events are missing for the figures of all threads together to be
+    /// valid.
     pub(super) fn missing_notice(&self) -> Option<Notice> {
         let Missing {
             switches,

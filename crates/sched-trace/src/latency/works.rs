@@ -41,8 +41,8 @@ pub(super) struct Works {
 }
 
 impl Works {
-    /// Determines whether the trace has `execute_end` events. Without them an item ends when its
-    /// worker sleeps without work or starts the next one.
+    /// Determines whether the trace has `execute_end` events. Without them, an item is taken to end
+    /// when its worker sleeps without work or starts the next one.
     pub fn new(events: &[Event], names: &Names) -> Self {
         let is_bh = |queue: Name| names.get(queue).starts_with("events_bh");
         let softirqs = events.iter().filter_map(|event| match event.kind {
@@ -66,7 +66,7 @@ impl Works {
         }
     }
 
-    /// Whether items of work queues started but the trace lacks their ends.
+    /// Whether the trace has starts of work queue items, but not their ends.
     pub fn lacks_ends(&self) -> bool {
         !self.ends && self.runs.iter().any(|run| !run.kthread)
     }
@@ -101,8 +101,8 @@ impl Works {
         self.queued.get(&work)?.queue
     }
 
-    /// Whether a work queue item that starts in a worker's thread is executed by a softirq there:
-    /// softirqs execute its function, or the worker is still inside another item.
+    /// Whether a softirq executes the work queue item that starts in a worker's thread: this is so
+    /// if softirqs execute its function, or if the worker is still inside another item.
     pub fn interrupts(&self, pid: i32, function: Name) -> bool {
         let inside = || self.open.contains_key(&Runner::Worker(pid)) && !self.rested.contains(&pid);
         self.softirqs.contains(&function) || self.ends && inside()
@@ -167,7 +167,8 @@ impl Works {
     }
 }
 
-/// `erofs_worker/3` serves the queue "erofs_worker": a kthread_worker is only named by its threads.
+/// `erofs_worker/3` serves the queue "erofs_worker": only the names of its threads tell which
+/// kthread_worker it is.
 pub(super) fn worker_name(names: &mut Names, comm: &str) -> Option<Name> {
     let stem = comm.split('/').next().unwrap_or(comm);
     (!stem.is_empty()).then(|| names.intern(stem))

@@ -46,7 +46,7 @@ impl Bundles {
     /// Adds the events of a bundle (`FtraceEventBundle`).
     pub fn read(&mut self, mut sink: Sink<'_>, bundle: &[u8]) -> Result<(), Stop> {
         let (mut cpu, mut before, mut lossy) = (0, None, false);
-        // The CPU may follow the events.
+        // The field of the CPU may follow the events.
         fields(bundle, |tag, value| match tag {
             1 => cpu = value.number(),
             3 => lossy |= value.number() != 0,
@@ -87,14 +87,15 @@ impl Bundles {
         Ok(below(self.chains.len(), CPUS, "CPUs")?)
     }
 
-    /// The time from which all CPUs have their events; one of the buffers held nothing older.
+    /// The time from which the trace has the events of all CPUs; at least one ring buffer held
+    /// nothing older.
     pub fn whole_from_ns(&self) -> u64 {
         self.before.values().copied().max().unwrap_or(0)
     }
 
     /// Whether bundles generally continue the previous one. If several users record at the same
-    /// time, each receives only its own events, and the last event of all users may not be among
-    /// them.
+    /// time, each receives only its own events, but a bundle may give the time of an event that
+    /// another user received.
     pub fn follow(&self) -> bool {
         let count = |of: fn(&Chain) -> u64| self.chains.values().map(of).sum::<u64>();
         let breaks = count(|chain| chain.breaks.len() as u64);

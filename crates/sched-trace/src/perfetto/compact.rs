@@ -74,7 +74,8 @@ pub(super) fn read(
     Ok(sink.limits.check(sink.trace)?)
 }
 
-/// Times and values of the rows of some columns, the first of which has time differences.
+/// The time and the other values of each row of these columns, the first of which holds time
+/// differences.
 fn rows(
     columns: &Columns,
     [times, others @ ..]: [usize; 5],

@@ -118,8 +118,8 @@ impl Reader {
             packet::PREVIOUS_PACKET_DROPPED,
         ];
         let [time, sequence, flags, cleared, dropped] = pick(packet, tags)?.map(Value::number);
-        // Perfetto also marks the first packet of each sequence; nothing is missing before that
-        // one.
+        // Perfetto also sets this flag in the first packet of each sequence, before which nothing
+        // is missing.
         if self.sequences.contains(sequence) {
             self.lost.dropped_packets += dropped & 1;
         }
@@ -210,7 +210,7 @@ impl Reader {
         }
     }
 
-    /// Reads the packets inside a compressed packet; these do not nest further.
+    /// Reads the packets inside a compressed packet, which must not be compressed in turn.
     fn compressed(&mut self, packets: &[u8], depth: u32) -> Result<(), Stop> {
         if depth > 0 {
             return Err(Stop::Damaged);
@@ -302,7 +302,7 @@ impl Reader {
         let trace = &mut self.trace;
         trace.sort();
         fill_in(&mut trace.events);
-        // Before its start, the recording lacks some events.
+        // Before this time, the recording lacks some events.
         trace.begin_at(self.started_ns);
         let from_ns = self.bundles.whole_from_ns();
         let overwritten = trace.begin_at(from_ns) > 0;
@@ -354,8 +354,8 @@ impl Reader {
     }
 }
 
-/// Compares the bundles with one another, and with what the kernel delivered. A recording is
-/// `whole` from its start if nothing was overwritten.
+/// Compares the bundles with one another, and with what the kernel delivered. `whole` says whether
+/// the recording is complete from its start because nothing was overwritten.
 fn completeness(trace: &mut Trace, bundles: &Bundles, lost: &LostEvents, whole: bool) {
     let follow = bundles.follow();
     for (cpu, chain) in &bundles.chains {

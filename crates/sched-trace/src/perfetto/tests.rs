@@ -216,8 +216,8 @@ fn compact(bundle: &mut Message, names: &[&str], columns: &[(u32, &[u64])]) {
     });
 }
 
-/// Idle; 7 is woken at 1010 and runs at 1030; 8 is woken at 1035, preempts 7 at 1040, and 7 returns
-/// at 1100.
+/// The CPU is idle; 7 is woken at 1010 and runs at 1030; 8 is woken at 1035, preempts 7 at 1040,
+/// and 7 returns at 1100.
 fn preempted() -> Vec<u8> {
     packets(&[&|bundle| {
         let columns: [(u32, &[u64]); 10] = [
@@ -351,8 +351,8 @@ fn as_many_threads_can_run_at_each_time_as_trace_processor_counts() {
     assert_eq!(counts, [1, 1, 2, 2, 2, 3, 2, 2]);
 }
 
-/// A thread belongs to the process of the thread that created it, which a later packet names; and a
-/// pid that is reused for a new thread belongs to the process of that one.
+/// A thread belongs to its creator's process, which a later packet names. If a pid is reused, the
+/// new thread belongs to the process of its own creator.
 #[test]
 fn threads_that_are_created_belong_to_the_process_of_their_creator() {
     let created = |list: &'static [(u64, u64, u64, u64)]| {

@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 const TRACKS: u64 = 0x1000;
 const THREADS: u64 = 1 << 32;
 
-/// Descriptors first, then beginnings and ends, ordered by time on each track.
+/// The packets of all tracks: descriptors first, then the beginnings and ends of slices, ordered by
+/// time on each track.
 pub(super) fn packets(trace: &Trace, offset: u64) -> Vec<Message> {
     let lanes = lanes(trace);
     let mut packets = Vec::new();

@@ -1,8 +1,8 @@
 //! The wire format of protocol buffers: iterates over the fields of a message, and writes them.
 //!
 //! No structs are generated: a trace has millions of events, a message of repeated fields could
-//! make a small file take much memory, and Perfetto changed the type of a field once
-//! (`workqueue`), which a generated decoder would reject.
+//! make a small file take much memory, and a generated decoder would reject a field whose type
+//! Perfetto once changed (`workqueue`).
 
 use crate::error::Fault;
 use prost::encoding::{WireType, decode_key, decode_varint, encode_key, encode_varint};
@@ -25,7 +25,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The bytes; none if the value is not bytes.
+    /// The bytes; empty if the value is not bytes.
     pub fn bytes(self) -> &'a [u8] {
         match self {
             Self::Bytes(bytes) => bytes,

@@ -13,7 +13,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-/// Events in one bundle. Perfetto itself writes packets of some tens of KiB.
+/// Events in one bundle. Perfetto itself writes packets of tens of KiB.
 const BUNDLE: usize = 512;
 
 /// Packet sequences: ftrace, and the tracks of slices.
@@ -67,7 +67,7 @@ fn boot_offset(trace: &Trace) -> u64 {
     }
 }
 
-/// One packet of the events: field 1 of the message `Trace`.
+/// Writes one packet, which is field 1 of the message `Trace`.
 fn put(out: &mut impl Write, fill: impl FnOnce(&mut Message)) -> io::Result<()> {
     let mut trace = Message::default();
     trace.message(1, |packet| {

@@ -1,7 +1,7 @@
 //! Turns a panic of a library into an error.
 //!
 //! linux-perf-data, ruzstd and miniz_oxide parse untrusted files. If one of their assertions fails
-//! on a damaged file, that must neither end the program nor print the library's message.
+//! on a damaged file, the program must not end, and the library's message must not be printed.
 
 use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe};

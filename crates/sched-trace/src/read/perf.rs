@@ -99,7 +99,7 @@ pub(super) fn read(mut file: impl Read + Seek, limits: Limits) -> Result<Trace, 
     }
     let mut attributes = perf_file.event_attributes().iter();
     if attributes.any(|event| event.attr.flags.contains(AttrFlags::WRITE_BACKWARD)) {
-        // perf record --overwrite: each CPU has its latest events.
+        // With perf record --overwrite, each CPU has only its latest events.
         trace.begin_whole(0, |_| true);
     }
     let mut stored = description.kallsyms.as_slice();
@@ -299,7 +299,8 @@ fn check_sections(file: &mut (impl Read + Seek)) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Walks the EVENT_DESC section, since the library allocates memory according to its counts.
+/// Checks the EVENT_DESC section first, since the library allocates memory according to the counts
+/// in it.
 fn check_event_desc<R: Read>(reader: &mut ByteReader<R>, length: u64) -> Result<(), Fault> {
     let events = u64::from(reader.u32("the number of events")?);
     let attr = u64::from(reader.u32("the size of an event's attributes")?);

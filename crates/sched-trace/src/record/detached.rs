@@ -4,7 +4,8 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
 
-/// A detached mount: invisible to other processes, and gone with its descriptor.
+/// Creates a detached mount, which other processes cannot see and which ends when its descriptor is
+/// closed.
 pub(super) fn detached(filesystem: &str) -> Result<OwnedFd, Errno> {
     let context = rustix::mount::fsopen(filesystem, FsOpenFlags::FSOPEN_CLOEXEC)?;
     rustix::mount::fsconfig_create(&context)?;

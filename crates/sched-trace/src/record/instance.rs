@@ -1,4 +1,4 @@
-//! A tracing instance of our own: separate buffers, separate events.
+//! The recorder's own tracing instance, with separate buffers and separate events.
 
 use super::options::RecordOptions;
 use super::tracefs::Tracefs;
@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn recorders_of_another_pid_namespace_are_left_alone_and_dead_ones_removed() {
         let instances = std::env::temp_dir().join(format!("erofast-test-{}", std::process::id()));
-        // Beyond the largest pid of Linux, so no process here has such a pid.
+        // These numbers exceed Linux's largest pid, so no process here has them.
         let [elsewhere, dead] = ["4194305", "4194306.1"].map(|pid| {
             let dir = instances.join(format!("{PREFIX}{pid}"));
             fs::create_dir_all(&dir).unwrap();

@@ -68,7 +68,7 @@ fn debugfs(file: &str) -> Option<String> {
     })
 }
 
-/// The word in parentheses of "none voluntary (full) lazy".
+/// The word in parentheses, as in "none voluntary (full) lazy".
 fn chosen(text: &str) -> Option<String> {
     let (_, rest) = text.split_once('(')?;
     rest.split_once(')').map(|(mode, _)| mode.to_owned())

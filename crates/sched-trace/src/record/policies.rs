@@ -1,7 +1,7 @@
 //! Policies and processes of threads, from /proc: no event contains them.
 //!
 //! All threads are noted when a recording begins, and the threads in its events when it ends. A
-//! thread that was created in between and has ended has the policy of its creator.
+//! thread that was created and ended in between is taken to have its creator's policy.
 
 use crate::{Kind, Policy, Trace};
 use std::collections::HashMap;

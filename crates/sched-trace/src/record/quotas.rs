@@ -57,7 +57,7 @@ impl Quotas {
     }
 
     /// Notes each thread of the trace that was in a group throttled between `self` and `after`: the
-    /// group's threads at either time, and all threads that these created meanwhile.
+    /// group's threads at either time, and all threads that these created in between.
     pub(super) fn fill_in(&self, after: &Self, trace: &mut Trace) {
         if self.top.as_os_str().is_empty() {
             return;
@@ -90,7 +90,7 @@ impl Quotas {
 }
 
 impl Account {
-    /// The difference from `before`; none if the group was created again in the meantime.
+    /// The difference from `before`; `None` if the group was created again in the meantime.
     fn since(self, before: Self) -> Option<Self> {
         Some(Self {
             periods: self.periods.checked_sub(before.periods)?,
@@ -132,7 +132,8 @@ fn with_children(mut threads: BTreeSet<i32>, trace: &Trace) -> BTreeSet<i32> {
     threads
 }
 
-/// "/build: 50 of 100 ms (cpu.max), its threads were throttled for 1203 ms in 12 of 20 periods".
+/// Describes a quota and its effects, for example "/build: 50 of 100 ms (cpu.max), its threads were
+/// throttled for 1203 ms in 12 of 20 periods".
 fn title(path: &Path, group: &Group, done: Account) -> String {
     let ms = |us: u64| us as f64 / 1000.0;
     format!(
@@ -146,7 +147,8 @@ fn title(path: &Path, group: &Group, done: Account) -> String {
     )
 }
 
-/// Where groups have quotas: the version 1 hierarchy with the controller, otherwise version 2.
+/// The hierarchy in which groups have quotas: that of version 1 with the CPU controller, otherwise
+/// that of version 2.
 fn hierarchy(mounts: &str) -> Option<PathBuf> {
     let place = |kind: &str, option: &str| {
         mounts.lines().find_map(|line| {
@@ -168,7 +170,7 @@ fn below(directory: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     directories.map(|entry| entry.path())
 }
 
-/// The quota of a group and its threads; none without a quota.
+/// The quota and the threads of a group; `None` if the group has no quota.
 fn group(directory: &Path) -> Option<Group> {
     let read = |name: &str| fs::read_to_string(directory.join(name)).ok();
     let (quota, period) = match read("cpu.max") {

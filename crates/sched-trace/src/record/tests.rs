@@ -43,14 +43,14 @@ fn sleeper(name: &str) {
         .unwrap();
 }
 
-/// The waits after wake-ups of the threads with a name.
+/// The waits after wake-ups of all threads with this name.
 fn wakeups(trace: &Trace, name: &str) -> Vec<Wait> {
     let own = |wait: &Wait| wait.comm == name.into() && wait.kind == WaitKind::Wakeup;
     let waits = analyse(trace).waits.into_iter();
     waits.filter(own).collect()
 }
 
-/// How often the threads with a name were woken, and how often they were preempted.
+/// How often the threads with this name were woken, and how often they were preempted.
 fn counts(trace: &Trace, name: &str) -> (usize, usize) {
     let (mut woken, mut preempted) = (0, 0);
     for event in &trace.events {
@@ -86,9 +86,9 @@ fn every_sleep_of_a_thread_gives_one_wait() {
             return;
         }
         let waits = wakeups(&trace, "st-sleeper");
-        // A busy machine occasionally preempts the sleeper on its way to sleep: its timer then
-        // finds it runnable, so it does not wait. The sleeper's creation adds a wait, if the thread
-        // has its name by then.
+        // A busy machine occasionally preempts the sleeper on its way to sleep: when its timer
+        // fires, the thread is already runnable, so no wait begins. The sleeper's creation adds a
+        // wait, if the thread already has its name.
         let (woken, preempted) = counts(&trace, "st-sleeper");
         assert!(woken >= SLEEPS, "{drain:?}: {woken} wake-ups");
         let expected = woken.saturating_sub(preempted)..=woken + 1;

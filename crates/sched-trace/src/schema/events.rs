@@ -65,7 +65,8 @@ fn function_of(place: &str) -> &str {
 }
 
 impl Naming<'_> {
-    /// The name for a location within a function, which no table of functions has.
+    /// The name of the function that contains a location. Tables of functions do not list such
+    /// locations.
     fn place(&mut self, value: Value<'_>) -> Option<Name> {
         let text = match value {
             Value::Number(number) => match self.symbols.get(&number) {

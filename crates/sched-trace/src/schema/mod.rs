@@ -77,7 +77,7 @@ pub(crate) struct FieldType {
     /// Number of the field in Perfetto's message.
     pub tag: u32,
     pub form: Form,
-    /// Whether some kernels do not write the field.
+    /// Whether the field is missing in some kernels.
     pub optional: bool,
     /// The text before the value in the kernel's output, if not `NAME=`.
     pub key: &'static str,

@@ -1,4 +1,4 @@
-//! Waits, work items and requests of each thread, to look up what a thread did at a time.
+//! Waits, work items and requests of each thread, to look up what a thread did at a given time.
 
 use crate::latency::{Report, Wait, WorkRun};
 use crate::{Kind, Trace};
@@ -39,8 +39,8 @@ impl<'a> History<'a> {
         history
     }
 
-    /// The work item that a worker starts next, if the wait was for that item and not inside
-    /// another one.
+    /// The work item that a worker starts after this wait, if it waited to start that item rather
+    /// than inside another one.
     pub fn work_after(&self, wait: &Wait) -> Option<&'a WorkRun> {
         let works = self.works.get(&wait.pid)?;
         let at = works.partition_point(|work| work.start_ns < wait.end_ns);

@@ -64,7 +64,7 @@ pub fn trace_dat() -> Vec<Case> {
     cases
 }
 
-/// Type of an empty record that ends a round.
+/// Type of the empty record that ends a round of reading the buffers.
 const FINISHED_ROUND: u64 = 68;
 const SAMPLE: u32 = 9;
 
@@ -161,7 +161,7 @@ fn packets(bytes: &[u8]) -> Vec<(&[u8], Option<u32>)> {
     found
 }
 
-/// Perfetto's format, without each bundle in turn, and without all bundles of a CPU.
+/// A Perfetto trace with each bundle removed in turn, and with all bundles of one CPU removed.
 pub fn perfetto(name: &str, bytes: &[u8]) -> Vec<Case> {
     let packets = packets(bytes);
     let without = |gone: &dyn Fn(usize, Option<u32>) -> bool| -> Vec<u8> {

@@ -1,8 +1,8 @@
-//! Recordings from which events were deliberately removed, in every format that is read. None may
-//! be called valid with a row that is off by more than 5 %, and complete ones must not be refused.
+//! Recordings in every format that is read, from which events were deliberately removed. No row
+//! that is called valid may be off by more than 5 %, and complete recordings must not be refused.
 //!
-//! The true values come from a separate calculator (`truth`), which shares nothing with the crate
-//! but the events of the complete recording.
+//! The true values come from a separate calculator (`truth`), which shares only the events of the
+//! complete recording with the crate.
 
 mod binary;
 mod text;

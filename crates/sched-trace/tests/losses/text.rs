@@ -111,7 +111,7 @@ pub fn cases(words: &Words) -> Vec<Case> {
     let all = lines();
     let (first, last) = (all[0].us, all[all.len() - 1].us);
     let mut cases = Vec::new();
-    // The whole recording, and its first and last two thirds.
+    // The whole recording, its first two thirds, and its last two thirds.
     for (from, until) in [(0, 6), (0, 4), (2, 6)] {
         let at = |sixth: u64| first + (last - first) * sixth / 6;
         let part: Vec<&Line> = all
@@ -174,8 +174,8 @@ fn of_part(words: &Words, part: &[&Line]) -> Vec<Case> {
             cases.push(case(format!("CPU {cpu}, page {page}"), text));
         }
     }
-    // The recording concatenated with itself, in the wrong order, and with a later part whose clock
-    // is an hour ahead.
+    // The recording concatenated with itself, and its first half concatenated with a second half
+    // whose clock is an hour ahead.
     let (begin, end) = part.split_at(events / 2);
     let twice = whole.clone() + &whole;
     cases.push(case("joined with itself".into(), twice));
@@ -194,8 +194,8 @@ fn of_part(words: &Words, part: &[&Line]) -> Vec<Case> {
     cases
 }
 
-/// Cases from a part whose events no header counts: the beginning or the end of a CPU or a single
-/// wake-up is missing, or the clock jumps.
+/// Cases made from a part whose events no header counts: a CPU's events are missing at the
+/// beginning or at the end, a single wake-up is missing, or the clock jumps.
 fn of_uncounted(words: &Words, part: &[&Line], case: &dyn Fn(String, String) -> Case) -> Vec<Case> {
     let (first, last) = (part[0].us, part[part.len() - 1].us);
     let text = |keep: &dyn Fn(usize, &Line) -> bool| {
@@ -239,7 +239,7 @@ fn of_uncounted(words: &Words, part: &[&Line], case: &dyn Fn(String, String) -> 
 }
 
 impl Line {
-    /// The line, moved later by `by_us` unless its time is before `begins`.
+    /// The line, with its time moved later by `by_us` unless it is before `begins`.
     fn moved(&self, begins: u64, by_us: u64) -> Self {
         let time = |us: u64| format!("{}.{:06}: ", us / 1_000_000, us % 1_000_000);
         let us = self.us + if self.us < begins { 0 } else { by_us };

@@ -14,7 +14,7 @@ pub struct Row {
 impl Row {
     pub fn is_near(self, other: Self, tolerance: f64) -> bool {
         let near = |a: f64, b: f64| (a - b).abs() <= tolerance * b + 2.0;
-        // In a row of few waits, one more or less may be due to the edge of a recording.
+        // In a row with few waits, a difference of one may be due to the edge of a recording.
         let count = (self.count.abs_diff(other.count)) as f64;
         count <= (tolerance * other.count as f64).max(1.0)
             && (count > 0.0 && other.count < 20 || near(self.total_us, other.total_us))

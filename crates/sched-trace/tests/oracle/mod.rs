@@ -16,11 +16,11 @@ const BOUNDS: ReadOptions = ReadOptions {
     max_unpacked_bytes: 4 << 20,
 };
 
-/// Blame is computed wait by wait; more waits only take time.
+/// Maximum number of waits for which blame is computed; more would only take time.
 const WAITS: usize = 500;
 
-/// Reads a file with arbitrary content. The file must be refused with one line, or everything
-/// computed from it must be consistent.
+/// Reads a file with arbitrary content. Either the file is refused with a one-line error, or
+/// everything computed from it is consistent.
 pub fn check(bytes: &[u8]) {
     let trace = match read(Cursor::new(bytes), Path::new("fuzzed"), &BOUNDS) {
         Ok(trace) => trace,
@@ -85,8 +85,8 @@ fn check_written(trace: &Trace, report: &Report) {
     let again = again.expect("what is written can be read");
     assert_eq!(again.events.len(), trace.events.len());
     assert_eq!(again.lost_events, trace.lost_events);
-    // A file does not store what the reader knew in addition to the events: positions of losses,
-    // seams, and what a recorder silently omits.
+    // A file does not store what the reader knew in addition to the events: the positions of losses
+    // and seams, and whether the recorder silently omits events.
     let claims = &trace.claims;
     if claims.skips_some || !claims.losses.is_empty() || !claims.seams.is_empty() {
         return;

@@ -54,7 +54,7 @@ fn missing_switches_are_judged_against_the_waits_of_the_threads_they_concern() {
 
 #[test]
 fn a_busy_thread_that_nobody_wakes_is_judged_by_its_preemptions() {
-    // Thread 7 is preempted by thread 8 each time, and one switch to it is missing.
+    // In each turn thread 8 preempts thread 7; one switch from thread 7 to thread 8 is missing.
     let turn = |us: u64| {
         let (runs, sleeps) = (us + 2, us + 5);
         format!("{us} 0 7 waking 8; {runs} 0 7 R+ 8; {sleeps} 0 8 S 7;")

@@ -19,7 +19,8 @@ fn lengths(report: &Report, kind: WaitKind) -> Vec<(i32, u64)> {
         .collect()
 }
 
-/// pid 9 is a worker: it is woken, runs two items, and sleeps for a disk in the second one.
+/// pid 9 is a worker: it is woken, runs two items, and sleeps while it waits for a disk in the
+/// second one.
 const TWO_ITEMS: &str = "10 0 1 queue 10 z_erofs_decompressqueue_work erofs_worker;
     11 0 1 waking 9; 31 0 1 S 9; 32 0 9 start 10 z_erofs_decompressqueue_work;
     40 0 9 R+ 2; 60 0 2 S 9; 70 0 9 end 10 z_erofs_decompressqueue_work;

@@ -67,7 +67,8 @@ fn a_worker_that_slept_without_work_explains_nothing() {
 }
 
 /// pid 9 waits 20 ms, sleeps while it starts another worker, and then runs its item, in which it
-/// sleeps for a disk and then waits 3 ms to continue. The trace has no ends of items.
+/// sleeps while it waits for a disk, and then waits 3 ms for a CPU to continue. The trace has no
+/// ends of items.
 #[test]
 fn waits_around_the_sleeps_of_a_kworker_are_its_items() {
     let mut trace = trace(
@@ -94,8 +95,8 @@ fn kthread_workers_are_named_after_their_threads() {
     assert_eq!(analyse(&trace).waits[0].prio, 98);
 }
 
-/// pid 5 is a program, not a worker: the softirq of its CPU executes an item while it runs, and
-/// again on an idle CPU.
+/// pid 5 is a program, not a worker: the softirq of its CPU executes an item while the program
+/// runs, and again while the CPU is idle.
 #[test]
 fn items_that_a_softirq_executes_leave_the_waits_of_the_interrupted_thread_alone() {
     let trace = trace(

@@ -12,7 +12,7 @@ pub(super) struct Head<'a> {
     pub fields: &'a str,
 }
 
-/// Parses the head of a line; none if the line is not an event.
+/// Parses the head of a line; `None` if the line is not an event.
 ///
 /// A thread's name may look like any part of the head. The head ends where the name of an event
 /// follows, and the CPU is the last number in brackets before that.
@@ -61,7 +61,8 @@ fn head_at(line: &str, at: usize) -> Option<Head<'_>> {
 }
 
 /// The thread, and its process if the line has it: the number after the last dash, optionally
-/// followed by the process in parentheses; with perf the last word, which is `TID` or `PID/TID`.
+/// followed by the process in parentheses; in perf's output, the last word, which is `TID` or
+/// `PID/TID`.
 fn thread(task: &str) -> Option<(i32, Option<i32>)> {
     let task = task.trim_end();
     let (task, process) = match task.rfind('(') {
@@ -81,7 +82,8 @@ fn thread(task: &str) -> Option<(i32, Option<i32>)> {
     Some((task.rsplit('-').next()?.parse().ok()?, process))
 }
 
-/// `1234.567891` in nanoseconds; `None` for a number that counts something else.
+/// Converts seconds such as `1234.567891` to nanoseconds; `None` for a number that counts something
+/// else.
 pub(super) fn seconds(text: &str) -> Option<u64> {
     let (whole, part) = text.split_once('.')?;
     let fraction = format!("{part:0<9}");

@@ -19,7 +19,8 @@ pub(super) struct Head {
     pub cpus: std::ops::Range<u32>,
     /// Whether a header counts the events and none are missing.
     pub counts: bool,
-    /// Events that the last header counts, and those in the text so far.
+    /// The number of events that the last header states, and the number found in the text since
+    /// then.
     counted: Option<u64>,
     entries: u64,
 }

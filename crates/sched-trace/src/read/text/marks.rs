@@ -1,7 +1,7 @@
 //! Lines that are neither events nor comments: losses, CPUs, and unknown lines.
 
-/// Parses a report of lost events: the CPU before whose next event they are missing, if the line
-/// names it, and their number, which some lines lack.
+/// Parses a report of lost events. Returns the CPU, if the line names it, and the number of events,
+/// 1 if the line does not say; they are missing before the CPU's next event.
 ///
 /// * The kernel: `CPU:1 [LOST 123 EVENTS]`, `CPU:1 [LOST EVENTS]`.
 /// * trace-cmd: `CPU:1 [123 EVENTS DROPPED]`, `CPU:1 [EVENTS DROPPED]`.
@@ -43,8 +43,8 @@ pub(super) fn cpus(text: &str) -> Option<std::ops::Range<u32>> {
     Some(cpu..cpu + 1)
 }
 
-/// Whether a line that is not an event has something in brackets: tools print such lines for what
-/// they cannot show.
+/// Whether a line that is not an event has something in brackets: tools print such lines for events
+/// that they cannot show.
 pub(super) fn is_unknown(text: &str) -> bool {
     let open = text.find('[');
     open.is_some_and(|open| text[open..].contains(']')) || text.contains("PERF_RECORD_")

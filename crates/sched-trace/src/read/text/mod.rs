@@ -83,7 +83,7 @@ impl Lines {
     fn add(&mut self, text: &str) {
         self.events += 1;
         let head = head::head(text);
-        // Thread names may look like anything else.
+        // The name of a thread may look like any other part of a line.
         let is_event = head
             .as_ref()
             .is_some_and(|head| schema::by_name(head.event).is_some());

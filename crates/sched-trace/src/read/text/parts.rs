@@ -42,8 +42,8 @@ impl Parts {
         }
     }
 
-    /// Returns the times at which a recording begins after another one. The files of single CPUs
-    /// (`per_cpu/cpu*/trace`) form one recording. The error says that recordings overlap.
+    /// Returns the times at which the recordings after the first one begin. The files of individual
+    /// CPUs (`per_cpu/cpu*/trace`) form one recording. The error says that recordings overlap.
     pub fn seams(self) -> Result<Vec<u64>, String> {
         let mut recordings: Vec<Part> = Vec::new();
         for part in self.parts {

@@ -101,7 +101,7 @@ fn a_wrapped_ring_counts_from_where_all_cpus_have_events() {
     assert_eq!((trace.events.len(), trace.lost_events), (2, 0));
     let report = analyse(&trace);
     assert!(report.is_valid());
-    // From the remaining `sched_waking`.
+    // The wait begins with the remaining `sched_waking`.
     assert_eq!(report.waits[0].length_ns(), 10_000);
     let notice = trace.notices[0].to_string();
     let begin = "overwrote 6 older events: figures begin at 1.000020 s";

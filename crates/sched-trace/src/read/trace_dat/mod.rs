@@ -16,8 +16,8 @@ pub(super) use options::FORMAT;
 /// Largest accepted number of sections.
 const SECTIONS: usize = 1000;
 
-/// How many bytes after the events are searched for another trace, since version 7 has options
-/// there.
+/// Number of bytes after the events that are searched for another trace, since version 7 stores
+/// options in between.
 const AFTER_EVENTS: u64 = 1 << 20;
 
 /// Reads a whole trace.
@@ -39,7 +39,7 @@ pub(super) fn read(mut file: impl Read + Seek, mut limits: Limits) -> Result<Tra
     if sum > size {
         return Err(reader.broken(format!("{sum} bytes of events in a file of {size}")));
     }
-    // Another recording after this one would be ignored.
+    // A recording that follows this one would go unnoticed, so it is an error.
     let end = contents
         .buffer
         .cpus
