@@ -82,7 +82,7 @@ fn end(report: Report, output: &LabOutputArgs, details: bool) -> anyhow::Result<
         let page = Report::from_json(json.as_bytes()).map_err(anyhow::Error::msg)?;
         write(output.html.as_deref(), || page.to_html())?;
     }
-    // Scripts and files get all figures, a terminal only the answer.
+    // Scripts and files get all figures; a terminal gets only the answer.
     let text = match details || !std::io::stdout().is_terminal() {
         _ if output.json => json,
         true => report.table(),
@@ -255,7 +255,7 @@ fn engines(args: &LabEngineArgs) -> anyhow::Result<Vec<Engine>> {
     names.map(|name| Ok(name.parse()?)).collect()
 }
 
-/// Fails before the run rather than after it if a report cannot be written.
+/// Checks before the run that reports can be written, so that no run is wasted.
 fn writable<'a>(paths: impl IntoIterator<Item = &'a Option<PathBuf>>) -> anyhow::Result<()> {
     paths
         .into_iter()
@@ -263,7 +263,7 @@ fn writable<'a>(paths: impl IntoIterator<Item = &'a Option<PathBuf>>) -> anyhow:
         .try_for_each(|path| writable_file(path))
 }
 
-/// Checks that a file can be written, and leaves it as it was.
+/// Checks that a file can be written, without changing or creating it.
 pub fn writable_file(path: &Path) -> anyhow::Result<()> {
     let is_new = !path.try_exists().unwrap_or(true);
     File::options()
@@ -282,8 +282,8 @@ fn write(path: Option<&Path>, content: impl Fn() -> String) -> anyhow::Result<()
     std::fs::write(path, content()).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// The outcome of a run. A table lists the run's faults itself; JSON is meant for programs, so the
-/// faults are also printed as a note.
+/// The outcome of a run. A table lists the run's faults. JSON is meant for programs, so with JSON
+/// the faults are also printed as a note.
 pub fn outcome(json: bool, faults: &[String]) -> Outcome {
     if json && !faults.is_empty() {
         note(format_args!("the run is not valid: {}", faults.join("; ")));

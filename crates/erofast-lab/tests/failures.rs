@@ -242,7 +242,7 @@ fn a_time_limit_ends_a_real_time_program_on_the_only_cpu_of_the_lab() {
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(300);
     while lab.try_wait().expect("a child").is_none() {
         if std::time::Instant::now() > deadline {
-            // All processes that the lab has started end with it, except the launched program.
+            // Killing the lab ends all processes that it started, except the launched program.
             let _ = lab.kill();
             panic!("the lab does not end");
         }

@@ -1,9 +1,9 @@
-//! Figures that a program reports, declared once.
+//! Declares the figures that a program reports, each in one place.
 //!
-//! [`figures!`] declares a struct and a table of its fields: the meaning of each, its type, and the
-//! Prometheus metric that shows it, if any. Serde serializes the struct; schemas and Prometheus
-//! pages are generated from the table. A counter is one field, declared beside the code that
-//! increments it.
+//! [`figures!`] declares a struct and a table of its fields: the meaning and type of each field,
+//! and the Prometheus metric that shows it, if any. Serde serializes the struct; schemas and
+//! Prometheus pages are generated from the table. A counter is one field, declared beside the code
+//! that increments it.
 //!
 //! ```
 //! use figures::{Shape, Shaped};
@@ -40,12 +40,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// One field of a struct of figures.
 #[derive(Clone, Copy, Debug)]
 pub struct Figure {
-    /// Its name in JSON, which ends with the unit: `_bytes`, `_ns`, `_s`, `_pages`.
+    /// Its name in JSON. If it has a unit, the name ends with it: `_bytes`, `_ns`, `_s`, `_pages`.
     pub name: &'static str,
     /// The field's doc comment.
     pub help: &'static str,
     /// Type and name of its Prometheus metric: `name`, `name{label=value}`, or `name{label}` for a
-    /// map, whose keys become the label's values, and for text.
+    /// map, whose keys become the label's values, or for a text, which becomes the label's value.
     pub metric: Option<(&'static str, &'static str)>,
     /// Its type.
     pub shape: Shape,
@@ -183,7 +183,7 @@ macro_rules! figures {
     };
 }
 
-/// The doc comment among a field's attributes, on one line.
+/// Extracts the doc comment from a field's attributes, as one line.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! help {

@@ -11,7 +11,7 @@ use crate::statistics::{Comparison, Modes, Summary, modes};
 /// The JSON output of `lab diff`.
 #[derive(Debug, Clone, Serialize)]
 pub struct DiffReport {
-    /// The experiment that made both reports.
+    /// The experiment that both reports are from.
     pub kind: &'static str,
     /// Whether both reports are valid.
     pub valid: bool,

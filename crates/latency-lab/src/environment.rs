@@ -19,8 +19,8 @@ pub(crate) use group::Quota;
 pub use image::Image;
 use machine::line;
 
-/// Maximum share of the CPU time, in per cent, that a hypervisor may take; above it, the figures
-/// depend on the hypervisor.
+/// Maximum share of the CPU time, in per cent, that a hypervisor may take; if it takes more, the
+/// figures depend on the hypervisor.
 const MOST_STEAL: f64 = 10.0;
 
 /// The machine, its settings, the programs and the image.
@@ -54,7 +54,7 @@ pub struct Environment {
     /// The fraction of the CPU time that a hypervisor took during the run; none if the kernel's
     /// counters went backwards.
     pub cpu_steal_share: Option<f64>,
-    /// How much of each `sched_rt_period_us` real-time threads may use; -1 means all of it.
+    /// How long real-time threads may run in each `sched_rt_period_us`; -1 means all of it.
     pub sched_rt_runtime_us: Option<i64>,
     /// The period of `sched_rt_runtime_us`.
     pub sched_rt_period_us: Option<i64>,
@@ -76,8 +76,8 @@ pub struct Environment {
     pub cgroup_cpu: Option<String>,
     /// The cgroup's real-time budget, if the kernel has RT_GROUP_SCHED.
     pub cgroup_rt_runtime_us: Option<i64>,
-    /// How much of each `cgroup_period_us` the cgroup may use, by the strictest quota of the group
-    /// and its ancestors; none without a quota.
+    /// How much CPU time the cgroup may use in each `cgroup_period_us`, by the strictest quota of
+    /// the group and its ancestors; none without a quota.
     pub cgroup_quota_us: Option<i64>,
     /// The period of `cgroup_quota_us`.
     pub cgroup_period_us: Option<i64>,
@@ -106,7 +106,8 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Collects everything, and reads the whole image once, which also warms it in the page cache.
+    /// Collects all facts about the environment. Reads the whole image once, which also brings it
+    /// into the page cache.
     pub fn capture(image: &Path, erofast: &Path) -> Result<Environment> {
         Ok(Environment {
             image: Image::capture(image)?,
@@ -163,7 +164,7 @@ impl Environment {
         self.image.watch.clone()
     }
 
-    /// Adds the facts known once the run is over.
+    /// Adds the facts that are known only when the run is over.
     pub(crate) fn ended(self) -> Environment {
         let stolen = self.begun.zip(machine_ticks());
         let throttled = |(quota, before): &(Quota, u64)| quota.throttled_us()?.checked_sub(*before);
@@ -175,15 +176,15 @@ impl Environment {
         }
     }
 
-    /// Why the figures are invalid, if a hypervisor took too much of the CPU time of the run, or of
-    /// the measured parts of the run.
+    /// Why the figures are invalid, if a hypervisor took too much of the CPU time of the run or of
+    /// its measured parts.
     pub(crate) fn steal_fault(&self, measured: Option<f64>) -> Option<String> {
         let shares = [measured, self.cpu_steal_share].into_iter().flatten();
         let percent = shares.fold(0.0, f64::max) * 100.0;
         (percent > MOST_STEAL).then(|| format!("a hypervisor took {percent:.0} % of the CPU time"))
     }
 
-    /// How many CPUs the lab could use; none if that is unknown.
+    /// How many CPUs the lab was allowed to use; none if unknown.
     pub(crate) fn allowed(&self) -> Option<usize> {
         let list = self.allowed_cpus.as_ref().unwrap_or(&self.cpus);
         let count = |range: &str| {
@@ -240,7 +241,8 @@ fn number(path: &str) -> Option<i64> {
     line(path)?.parse().ok()
 }
 
-/// The path of our cgroup: that of the version 1 cpu controller, or else that of version 2.
+/// The path of our cgroup: the one of the version 1 cpu controller if there is one, otherwise the
+/// one of version 2.
 fn cpu_cgroup() -> Option<String> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let first = cgroup(&groups, |list| list.split(',').any(|name| name == "cpu"));

@@ -40,7 +40,7 @@ pub enum LabError {
     /// The launched program failed.
     #[error("{}{program}: {how}{}", of_engine(.engine), dash(.last_line))]
     Program {
-        /// The engine it was launched from; empty if nothing is mounted for it.
+        /// The engine that the program was launched from; empty if nothing was mounted for it.
         engine: String,
         /// The program.
         program: String,
@@ -51,14 +51,14 @@ pub enum LabError {
         /// All of its standard error.
         errors: String,
     },
-    /// The load could not be started, or did not reach its share of CPU time.
+    /// The load could not be started or did not reach its share of CPU time.
     #[error("load: {0}")]
     Load(String),
     /// The recorder failed.
     #[error("recording the scheduler: {0}")]
     Recorder(String),
-    /// An image could not be made or lacks the program, or the machine of `lab kernel` could not be
-    /// made or run.
+    /// An image could not be created or lacks the program, or the machine of `lab kernel` could not
+    /// be created or did not run.
     #[error("{0}")]
     Preparation(String),
     /// The user lacks a required privilege.

@@ -5,7 +5,7 @@ use crate::environment::Environment;
 use crate::figure::{Figure, tally};
 use crate::table::{Table, wrapped};
 
-/// The report of an experiment, or of several side by side.
+/// The report of an experiment, or several reports side by side.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     /// The experiment's name on the command line.
@@ -18,7 +18,7 @@ pub(crate) struct Findings {
     pub(crate) environment: Option<Environment>,
     /// Why the figures must not be used; empty if the run is valid.
     pub(crate) faults: Vec<String>,
-    /// Differences between the compared reports, in their subjects and environments.
+    /// Differences between the subjects and environments of the compared reports.
     pub(crate) differences: Vec<String>,
     /// The conclusion of the run; if there is none, the report counts the verdicts instead.
     pub(crate) conclusion: Option<String>,
@@ -49,7 +49,7 @@ impl Findings {
         format!("{}; {valid}", self.run())
     }
 
-    /// The measurement, and where it was made.
+    /// What was measured, and on which machine.
     fn run(&self) -> String {
         let environment = self.environment.as_ref();
         let line = environment.map(|it| format!("; {}", it.line()));
@@ -106,7 +106,7 @@ impl Findings {
         out + self.end()
     }
 
-    /// The text after all figures.
+    /// The text at the end of a report, after all figures.
     fn end(&self) -> &'static str {
         match self.is_valid() {
             true => "",
@@ -116,7 +116,7 @@ impl Findings {
 
     /// Faults, conclusion and answer.
     fn head(&self) -> String {
-        // Faults precede the tables, so that they are quoted with the tables.
+        // Faults come before the tables, so that a quotation of the tables includes the faults.
         let signs = std::iter::once("NOT VALID: ").chain(std::iter::repeat("           "));
         let faults = self.faults.iter().zip(signs);
         let mut out: String = faults

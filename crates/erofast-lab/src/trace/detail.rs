@@ -1,5 +1,5 @@
 //! The output below the table: the lengths of waits, the longest waits, and the threads that ran
-//! meanwhile.
+//! during the waits.
 
 use sched_trace::blame::{self, Blocker, Why};
 use sched_trace::interrupted;
@@ -17,7 +17,7 @@ const BLOCKERS: usize = 5;
 /// Number of interrupted threads that are listed.
 const INTERRUPTED: usize = 3;
 
-/// Length of the longest bar of the histogram.
+/// Length of the longest bar of the histogram, in characters.
 const BAR: u64 = 40;
 
 /// Prints a histogram of the lengths of waits: rows of doubling length, with bars.
@@ -260,7 +260,7 @@ fn blocker_name(report: &Report, blocker: &Blocker) -> String {
 /// The properties that set a thread apart from normal ones: "SCHED_IDLE", "SCHED_FIFO 10", or
 /// "real-time 10" if the policy is unknown.
 pub fn class(prio: i32, policy: Option<Policy>) -> Option<String> {
-    // The kernel traces 99 minus chrt's priority; -1 stands for a deadline thread.
+    // Traces contain 99 minus the priority that chrt shows, or -1 for a deadline thread.
     let realtime = (0..99).contains(&prio).then_some(99 - prio);
     match (policy, realtime) {
         (None | Some(Policy::Other), None) => None,
@@ -277,8 +277,8 @@ fn waits(count: u64) -> String {
     }
 }
 
-/// The reason in words. It says no more than the trace shows: only some recordings reveal whether
-/// the kernel can be preempted.
+/// The reason in words. The words claim no more than the trace shows: only some recordings reveal
+/// whether the kernel can be preempted.
 fn why(why: Why, kernel_keeps_cpu: Option<bool>) -> &'static str {
     match (why, kernel_keeps_cpu) {
         (Why::Moved, _) => "finally moved to another CPU",

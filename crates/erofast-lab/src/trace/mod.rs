@@ -30,7 +30,8 @@ use crate::requests::MountWatch;
 /// Interval at which a recording without a command checks for Ctrl-C.
 const POLL: Duration = Duration::from_millis(50);
 
-/// If the kernel refuses the buffer size, its error names a file of tracefs; this adds the option.
+/// Adds the name of the option to the error if the kernel refused the buffer size; the error itself
+/// names only a file of tracefs.
 fn of_buffer(error: sched_trace::Error, kib: usize) -> anyhow::Error {
     let is_buffer = matches!(&error, sched_trace::Error::Tracefs { path, .. }
         if path.ends_with("buffer_size_kb"));
@@ -52,7 +53,7 @@ pub fn record(args: &TraceRecordArgs) -> anyhow::Result<Outcome> {
         interrupts: true,
         ..RecordOptions::default()
     };
-    // From here on Ctrl-C ends the recording rather than this program, which then writes the trace.
+    // From here on, Ctrl-C ends only the recording; this program continues and writes the trace.
     let interrupt = Interrupt::watch()?;
     let watch = MountWatch::begin();
     let (mut trace, outcome) = match args.command.split_first() {
@@ -235,8 +236,8 @@ fn source(args: &TraceLatencyArgs) -> String {
     input::name(&args.file)
 }
 
-/// Refuses a time before the trace: `--from 5` of a trace that begins at 1332 s would select all of
-/// it, which the user cannot have meant.
+/// Refuses a time outside the trace. If a trace begins at 1332 s, for example, `--from 5` would
+/// select all of it, which the user cannot have meant.
 fn in_trace(option: &str, moment: Moment, report: &Report) -> anyhow::Result<()> {
     let Some((first, last)) = report.span else {
         return Ok(());

@@ -193,7 +193,7 @@ fn count(of: &Summary) -> String {
     }
 }
 
-/// The figure `us` of the summary `of`, or a dash if it has no waits.
+/// The figure `us` of the summary `of`, or a dash if the summary has no waits.
 fn figure(of: &Summary, us: f64) -> String {
     if of.count == 0 {
         "-".into()
@@ -202,7 +202,7 @@ fn figure(of: &Summary, us: f64) -> String {
     }
 }
 
-/// A length with four digits in the unit that fits: `51.5 us`, `1.530 ms`, `12.34 s`.
+/// A duration in a suitable unit: `51.5 us`, `1.530 ms`, `12.34 s`.
 pub fn length(us: f64) -> String {
     match us {
         0.0..999.95 => format!("{us:.1} us"),

@@ -21,7 +21,7 @@ use crate::{Interrupt, LabError, Result};
 const START: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(2);
 
-/// The option that tells erofast the descriptor for [`Ready`].
+/// The option that tells erofast which descriptor to write to when it is ready ([`Ready`]).
 const READY_OPTION: &str = "ready_fd=0";
 
 pub(super) fn mount(
@@ -65,15 +65,15 @@ pub(super) fn mount(
     Ok(mounted)
 }
 
-/// The start-up notification of erofast. A mount is usable slightly earlier, but the rest of the
-/// daemon's start-up would then be measured as if it served the launch.
+/// The start-up notification of erofast. A mount is usable slightly earlier, but if the launch
+/// began then, the rest of the daemon's start-up would be measured as if it served the launch.
 ///
 /// The notification comes through a pipe, because any user of the machine could write to a named
 /// socket.
 struct Ready(OwnedFd);
 
 impl Ready {
-    /// Creates the pipe; also returns the end that the daemon writes to, as its standard input.
+    /// Creates the pipe; also returns its write end, which becomes the daemon's standard input.
     fn new() -> Result<(Self, OwnedFd)> {
         let flags = PipeFlags::CLOEXEC | PipeFlags::NONBLOCK;
         let (ours, theirs) = pipe_with(flags).map_err(|errno| LabError::Io {
@@ -136,7 +136,7 @@ fn command(engine: &Engine, site: &Site, point: &Path, web: Option<&Web>) -> Com
         Some(Web { server, cache }) => {
             let mut option = OsString::from("cache_dir=");
             option.push(cache);
-            // An engine whose options name a cache uses that one, which stays warm.
+            // If the engine's options name a cache, the engine uses that cache, which stays warm.
             if !engine.to_string().contains("cache_dir=") {
                 command.arg("-o").arg(option);
             }
@@ -177,7 +177,7 @@ mod tests {
         );
     }
 
-    /// Other users can see the process and guess the name of a socket.
+    /// A socket would not do: other users can see the process and guess the socket's name.
     #[test]
     fn nobody_else_can_say_that_a_daemon_is_ready() {
         let scratch = crate::scratch::Scratch::new(&std::env::temp_dir()).unwrap();

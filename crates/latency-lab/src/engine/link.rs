@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-/// Bytes that the link carries at a time.
+/// The number of bytes in each piece that is sent over the link.
 const PIECE: u64 = 32 << 10;
 
 /// The latency and bandwidth of a link.
@@ -25,7 +25,7 @@ pub(super) struct Link {
     pub(super) rate: Option<f64>,
 }
 
-/// Amounts fetched over a link.
+/// What was fetched over a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fetched {
     /// Bytes of the image that were fetched.

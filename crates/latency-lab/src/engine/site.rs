@@ -6,7 +6,7 @@ use super::Watch;
 use crate::Result;
 use crate::error::Doing;
 
-/// A directory to mount on: `name` below `points`, created if necessary.
+/// The mount point `name` below `points`, which is created if necessary.
 pub(crate) fn mount_point(points: &Path, name: &str) -> Result<PathBuf> {
     let point = points.join(name);
     std::fs::create_dir_all(&point).doing("creating the directory", &point)?;

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use sha2::{Digest, Sha256};
 
-/// Device, inode, size, and the times of the last changes with nanoseconds: they stay the same as
-/// long as nobody writes to the file.
+/// Device, inode and size, and the times of the last changes in nanoseconds. They all stay the same
+/// as long as nobody writes to the file.
 #[derive(Debug, Clone, PartialEq)]
 struct Identity([u64; 3], [(i64, i64); 2]);
 
@@ -25,7 +25,7 @@ impl Identity {
     }
 }
 
-/// Shared by everything that mounts the image; the default watches nothing.
+/// A watch on an image, shared by everything that mounts the image; the default watches nothing.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Watch(Option<Arc<Mutex<Seen>>>);
 

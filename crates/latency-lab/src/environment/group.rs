@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::cgroup::Hierarchy;
 use crate::mounts::mountinfo;
 
-/// A quota that binds this process.
+/// A quota that limits this process.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Quota {
     pub(super) quota_us: i64,
@@ -39,7 +39,7 @@ impl Quota {
         quotas.min_by(|a, b| a.cpus().total_cmp(&b.cpus()))
     }
 
-    /// The number of CPUs that the quota amounts to.
+    /// The quota as a number of CPUs.
     fn cpus(&self) -> f64 {
         self.quota_us as f64 / self.period_us as f64
     }

@@ -27,7 +27,7 @@ pub struct Image {
 }
 
 impl Image {
-    /// Reads the image once, which also warms it in the page cache.
+    /// Reads the image once, which also brings it into the page cache.
     pub(super) fn capture(path: &Path) -> Result<Image> {
         let (watch, bytes, sha256) = Watch::begin(path).doing("reading", path)?;
         Ok(Image {
@@ -83,7 +83,7 @@ mod tests {
             swap(&path, &other);
             swap(&aside, &path);
             let changed = image.clone().ended().changed;
-            assert_eq!(changed.is_some(), mounts, "as far as mounts saw it");
+            assert_eq!(changed.is_some(), mounts, "seen only if a mount looked");
             assert!(changed.is_none_or(|reason| reason.contains("then a52d159f262b2c6d")));
         }
     }
