@@ -2,7 +2,8 @@
 //! waited for a thread, and how that thread served it.
 //!
 //! A mount records trace spans for ten seconds after each query, so a thread queries every mount
-//! once a second. If a daemon hangs, only that thread is blocked, and the requests are left out.
+//! once a second. If a daemon hangs, it blocks only that thread, but the trace then shows no
+//! requests of any mount.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};

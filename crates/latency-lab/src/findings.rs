@@ -116,7 +116,7 @@ impl Findings {
 
     /// Faults, conclusion and answer.
     fn head(&self) -> String {
-        // Faults come before the tables, so that a quotation of the tables includes the faults.
+        // Faults come before the tables, so that nobody quotes the tables without them.
         let signs = std::iter::once("NOT VALID: ").chain(std::iter::repeat("           "));
         let faults = self.faults.iter().zip(signs);
         let mut out: String = faults

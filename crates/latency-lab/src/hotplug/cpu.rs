@@ -1,5 +1,5 @@
-//! The CPU that goes offline and online. It comes back online when [`Cpu`] is dropped and when the
-//! lab is killed.
+//! The CPU that goes offline and online. It comes back online when [`Cpu`] is dropped, and even if
+//! the lab is killed.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -16,8 +16,8 @@ const CPUS: &str = "/sys/devices/system/cpu";
 pub(super) struct Cpu {
     number: u32,
     switch: PathBuf,
-    /// A process that brings the CPU back online when its standard input is closed, at the latest
-    /// when the lab ends.
+    /// A process that brings the CPU back online when its standard input is closed, which happens
+    /// at the latest when the lab ends.
     keeper: Child,
 }
 

@@ -21,7 +21,8 @@ pub struct HotplugReport {
     /// Whether the CPU's worker was pinned to it again after every cycle; none if the engine has no
     /// thread of that name.
     pub repinned: Option<bool>,
-    /// Whether all cycles were completed, and nothing was lost, wrong or left unpinned.
+    /// Whether all cycles were completed, no request was lost, no byte was wrong, and the worker
+    /// was always pinned again.
     pub valid: bool,
     /// The engine under test.
     pub engine: String,
@@ -72,7 +73,8 @@ pub(super) fn build(
 }
 
 impl HotplugReport {
-    /// Whether nothing was lost, wrong or left unpinned, and the image stayed the same.
+    /// Whether no request was lost, no byte was wrong, the worker was always pinned again, and the
+    /// image stayed the same.
     pub(crate) fn is_clean(&self) -> bool {
         let wrong = self.counts.lost + self.counts.wrong_bytes > 0;
         !wrong && self.repinned != Some(false) && self.environment.image.changed.is_none()

@@ -1,5 +1,5 @@
-//! The page of a report: frame, answer, charts and environment; with styles for light and dark,
-//! wide and narrow, and print.
+//! The page of a report: frame, answer, charts and environment, with styles for light and dark
+//! mode, for wide and narrow windows, and for print.
 
 use std::fmt::Write;
 
@@ -33,7 +33,7 @@ pub(crate) fn report(of: &Findings, json: &str) -> String {
     body.extend(of.differences.iter().map(|text| line("soft", text)));
     body += &line("claim", &of.conclusion());
     for (number, table) in of.summary.iter().enumerate() {
-        // One caption is enough: all tables belong to one run.
+        // Only the first table has the caption, since all tables belong to one run.
         body += &titled(table, if number == 0 { &caption } else { "" });
     }
     body.extend(of.groups().map(|text| line("soft", &text)));

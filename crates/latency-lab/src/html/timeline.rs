@@ -15,8 +15,8 @@ const ROW: f64 = 7.0;
 /// Overlapping waits are placed one below another, in at most this many rows.
 const ROWS: usize = 6;
 
-/// Owners in the order of the legend, with their class in the page's style. Threads that
-/// decompressed, and their waits, have the colour of their engine.
+/// Owners in the order of the legend, each with its class in the page's style and its name. Threads
+/// that decompressed, and their waits, have the colour of their engine.
 const SIDES: [(Owner, &str, &str); 5] = [
     (Owner::Program, "w-program", "the program"),
     (Owner::Load, "w-load", "the load"),

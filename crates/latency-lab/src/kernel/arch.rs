@@ -29,7 +29,7 @@ impl Arch {
         })
     }
 
-    /// "aarch64", as in the names of programs and compilers.
+    /// The architecture as in the names of programs and compilers: "aarch64".
     pub(super) fn cpu(self) -> &'static str {
         match self {
             Arch::Amd64 => "x86_64",
@@ -37,7 +37,7 @@ impl Arch {
         }
     }
 
-    /// "aarch64-linux-gnu", the directory of its libraries.
+    /// The name of the directory with the architecture's libraries: "aarch64-linux-gnu".
     pub(super) fn triplet(self) -> String {
         format!("{}-linux-gnu", self.cpu())
     }
@@ -60,7 +60,7 @@ impl Arch {
         match (self, accelerator) {
             (Arch::Amd64, _) => ["q35", "max"],
             (Arch::Arm64, "kvm") => ["virt,gic-version=max", "max"],
-            // The architected algorithm of pointer authentication is slow to emulate.
+            // The architecture's own algorithm for pointer authentication is slow to emulate.
             (Arch::Arm64, _) => ["virt,gic-version=max", "max,pauth-impdef=on"],
         }
     }
@@ -73,7 +73,7 @@ impl Arch {
         }
     }
 
-    /// e_machine in the header of its ELF files.
+    /// `e_machine` in the headers of the architecture's ELF files.
     pub(super) fn elf_machine(self) -> u16 {
         match self {
             Arch::Amd64 => 62,

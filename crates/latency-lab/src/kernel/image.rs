@@ -13,7 +13,7 @@ use crate::compile;
 use crate::error::Doing;
 use crate::{Interrupt, LabError, Result};
 
-/// The image, a file in the work directory, and the command line to run with the image as root
+/// An image file in the work directory, and the command line to run with the image as the root
 /// directory.
 pub(super) struct Image {
     pub(super) bytes: u64,

@@ -30,7 +30,7 @@ pub(super) const LAB: &str = "/usr/bin/erofast-lab";
 pub(super) const EROFAST: &str = "/usr/bin/erofast";
 /// The disk that the load's random reader reads: the first on QEMU's command line.
 pub(super) const READER_DISK: &str = "/dev/vda";
-/// Engines of erofast in addition to the kernel's variants, one for each transport.
+/// The engines of erofast that are compared with the kernel's variants, one for each transport.
 const DEVICE: &str = "erofast:percpu,hipri,io_uring=off";
 const RING: &str = "erofast:percpu,hipri,io_uring=on";
 /// Time limit of a launch: an emulated machine is about twenty times slower than its host.

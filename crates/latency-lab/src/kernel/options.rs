@@ -19,8 +19,8 @@ pub struct KernelOptions {
     pub arch: Arch,
     /// The `erofast` binary, which runs in the machine beside this program.
     pub erofast: PathBuf,
-    /// A directory with the programs for the machine, if it is not to run `erofast` and this
-    /// program.
+    /// A directory with the programs for the machine; without it, the machine runs `erofast` and
+    /// this program.
     pub programs: Option<PathBuf>,
     /// The image to launch from; by default one that is made from the fetched compiler.
     pub image: Option<PathBuf>,
@@ -34,7 +34,7 @@ pub struct KernelOptions {
     pub load: LoadChoice,
     /// Seed of the order of launches.
     pub seed: u64,
-    /// Values of the module's parameter `reserved_pages`; one column for each variant and value.
+    /// Values of the module's parameter `reserved_pages`; each variant is measured with each value.
     pub reserved_pages: Vec<u32>,
     /// Number of CPUs of the machine.
     pub cpus: usize,
@@ -46,7 +46,8 @@ pub struct KernelOptions {
     pub mirror: String,
     /// The suite of the kernel and of QEMU, such as "bookworm-backports" or "trixie".
     pub suite: String,
-    /// The machine begins no new round of launches after this time; the last round ends later.
+    /// After this time the machine begins no new round of launches, but it completes the current
+    /// one.
     pub time: Duration,
 }
 

@@ -52,7 +52,7 @@ $own
 END
 "#;
 
-/// apt only warns about an unreachable mirror; here it is an error.
+/// By default apt only warns about an unreachable mirror; here this is an error.
 const UPDATE: &str = "apt-get update -qq -o APT::Update::Error-Mode=any";
 
 /// Describes the newest kernel of the flavour for virtual machines.
@@ -60,10 +60,10 @@ const NEWEST: &str = r#"apt-cache show --no-all-versions "linux-image-cloud-$ARC
 
 /// Fetches the packages. The kernel's headers depend on the compiler that built the kernel
 /// ("gcc-12", since 7.0 "gcc-14-for-host") and on the kernel's tools. apt would fetch both for the
-/// kernel's CPU; they are fetched for this machine instead, the compiler as one that compiles for
-/// the kernel's CPU. Since 6.17 the image and its modules are in packages that the kernel's package
-/// depends on. Packages for the machine are in a directory of their own; if the CPU is the same,
-/// most are in both.
+/// kernel's CPU. Instead, they are fetched for this machine's CPU, and the compiler is one that
+/// compiles for the kernel's CPU. Since 6.17 the image and its modules are in packages that the
+/// kernel's package depends on. Packages for the virtual machine are in a directory of their own;
+/// if both CPUs are the same, most packages are in both directories.
 const FETCH: &str = r#"
 depends() {
     apt-cache show --no-all-versions "$1:$ARCH" | sed -n 's/^Depends: //p' |

@@ -21,7 +21,8 @@ pub(super) fn write(report: &LaunchReport) -> Result<()> {
     put().doing("writing the result to", DISK)
 }
 
-/// Reads what [`write`] wrote, up to the zeros that the disk was initialised with.
+/// Reads the report that [`write`] wrote. It ends where the zeros begin that the disk was
+/// initialised with.
 pub(super) fn read(disk: &Path) -> Result<LaunchReport> {
     let fault =
         |reason: String| LabError::Preparation(format!("the machine left no report: {reason}"));

@@ -1,8 +1,8 @@
 //! Runs programs of the fetched packages, with the unpacked packages as their root directory.
 //!
-//! The programs run in a separate mount namespace, where only they see the devices they need.
-//! However the last of them ends, the mounts disappear with the namespace. Without root, a user
-//! namespace is used too.
+//! The programs run in a separate mount namespace, where only they see the devices they need. When
+//! the last of them ends, in whatever way, the mounts disappear with the namespace. Without root, a
+//! user namespace is used too.
 
 use std::path::PathBuf;
 use std::process::Command;

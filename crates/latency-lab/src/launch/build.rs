@@ -34,7 +34,7 @@ pub(super) fn build(
         )
     });
     let mut kept = gathered.kept;
-    // After the engines come the same engines without the recorder.
+    // The samples of the engines are followed by those of the same engines without the recorder.
     let twins = kept.split_off(launcher.sides.len());
     let mut engines: Vec<EngineReport> = Vec::new();
     for (number, kept) in kept.into_iter().enumerate() {
@@ -89,7 +89,7 @@ pub(super) fn build(
     report
 }
 
-/// A notice that says how many launches count only for their time.
+/// A notice that says how many launches count only for their launch time.
 fn times_alone(engine: &EngineReport) -> Option<String> {
     let alone = engine.times_alone.as_ref()?;
     let others = match alone.too_many {
@@ -123,7 +123,7 @@ fn queue_source(side: &Side) -> &'static str {
     }
 }
 
-/// Each notice of the recorder, once.
+/// The notices of the recorder, without repetitions.
 fn trace_notices(launcher: &Launcher<'_>) -> Vec<String> {
     let notices = launcher.trace_notices.iter();
     let texts: BTreeSet<&String> = notices.map(|notice| &notice.text).collect();
@@ -240,7 +240,8 @@ mod tests {
         }
     }
 
-    /// A report with engines of these names and launches.
+    /// A report with engines of these names, each with two launches; `true` means that switches are
+    /// missing.
     fn report(engines: &[(&str, [bool; 2])]) -> LaunchReport {
         let engine = |(name, missing): &(&str, [bool; 2])| {
             EngineReport::of((*name).into(), missing.map(kept).into())

@@ -1,4 +1,4 @@
-//! Explanation of the figures, and the notices of one run.
+//! Explains the figures, and makes the notices of a run.
 
 use super::measures::Experiment;
 use super::report::{EngineReport, LaunchReport};
@@ -86,7 +86,8 @@ shift               from the first command to this one within the rounds of the 
                     inconclusive.
 ";
 
-/// If stolen time exceeds this fraction, figures of different runs are hard to compare.
+/// If a hypervisor took more than this fraction of the CPU time, figures of different runs are hard
+/// to compare.
 const STOLEN: f64 = 0.05;
 
 pub(super) fn notices(report: &LaunchReport) -> Vec<String> {

@@ -1,4 +1,5 @@
-//! The figures that are measured for each launch and compared with the first engine or command.
+//! The figures that are measured for each launch and compared with those of the first engine or
+//! command.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,10 +9,10 @@ use super::sample::Sample;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Experiment {
-    /// One program from the mounts of several engines.
+    /// One program, launched from the mounts of several engines.
     #[default]
     Launch,
-    /// Several commands, without any mount.
+    /// Several commands, launched without any mount.
     Run,
 }
 
@@ -42,7 +43,7 @@ const fn measure(
     }
 }
 
-/// The field of the launch time, which every launch has.
+/// The field of the launch time, which is known for every launch.
 pub(super) const TIME: &str = "launch";
 
 const LAUNCH: [Measure; 3] = [
@@ -125,8 +126,8 @@ const RUN: [Measure; 7] = [
 ];
 
 impl Experiment {
-    /// The figures of a report, the time first, since a user waits for it. For commands, figures
-    /// that are 0 in every launch are left out.
+    /// The figures of a report, starting with the launch time, since that is how long a user waits.
+    /// For commands, figures that are 0 in every launch are left out.
     pub(super) fn measures(self, samples: &[&Sample]) -> Vec<&'static Measure> {
         let occurs = |it: &Measure| samples.iter().any(|sample| (it.value)(sample) != 0.0);
         let is_there = |it: &&Measure| it.field == TIME || occurs(it);

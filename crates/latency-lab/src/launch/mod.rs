@@ -4,13 +4,13 @@
 //! **Cold** means that every launch has a new mount: new inodes, no dentries, no decompressed pages
 //! and no workers with state of the previous launch. The **image** stays warm in the page cache on
 //! purpose: it is read before each mount, so no launch waits for the disk, and engines differ only
-//! in the decompression and the path to it. The loop device of `kernel-loop` is attached anew for
-//! each launch. Files outside the image (a dynamic loader, the lab itself) are equally warm for all
-//! engines.
+//! in how they decompress and how a read reaches the decompressor. The loop device of `kernel-loop`
+//! is attached anew for each launch. Files outside the image (a dynamic loader, the lab itself) are
+//! equally warm for all engines.
 //!
-//! [`run`] takes these steps: options, trying the engines, environment, load, recorder, launches.
-//! Each step is undone by dropping, in reverse order, whether the run succeeds, fails or ends by
-//! Ctrl-C.
+//! [`run`] takes these steps: it checks the options, tries the engines, captures the environment,
+//! starts the load and the recorder, and launches. Dropping their values undoes the steps in
+//! reverse order, whether the run succeeds, fails or is ended by Ctrl-C.
 
 mod answer;
 mod attribute;
