@@ -22,13 +22,13 @@ pub struct KernelOptions {
     /// A directory with the programs for the machine; without it, the machine runs `erofast` and
     /// this program.
     pub programs: Option<PathBuf>,
-    /// The image to launch from; by default one that is made from the fetched compiler.
+    /// The image to launch from; by default, an image of the fetched compiler.
     pub image: Option<PathBuf>,
-    /// The program and its arguments; `{}` stands for the mount point. By default the compiler.
+    /// The program and its arguments; `{}` stands for the mount point. By default, the compiler.
     pub command: Vec<OsString>,
-    /// Make the mount the program's root directory.
+    /// Whether to make the mount the program's root directory.
     pub root: bool,
-    /// Launches per variant that count.
+    /// Number of launches per variant that count.
     pub iterations: usize,
     /// The load that keeps the machine busy.
     pub load: LoadChoice,
@@ -38,7 +38,7 @@ pub struct KernelOptions {
     pub reserved_pages: Vec<u32>,
     /// Number of CPUs of the machine.
     pub cpus: usize,
-    /// Use KVM if it works.
+    /// Whether to use KVM if it works.
     pub accelerate: bool,
     /// A directory in which packages and modules are kept and reused.
     pub work: Option<PathBuf>,

@@ -36,8 +36,8 @@ use super::sample::{Sample, ThreadWaits};
 
 /// The name of the kernel's per-CPU threads, before the CPU number.
 const KTHREAD: &[u8] = b"erofs_worker/";
-/// The lab's own time stamp of the program's end is late by the lab's wait for a CPU. If it seems
-/// later than this, it is used all the same, and the trace is not.
+/// Maximum time by which the lab may see the end of the program late, because the lab itself waits
+/// for a CPU. An end that the trace shows even earlier is ignored.
 const LATE_NS: u64 = 100_000_000;
 
 /// One launch with its trace.

@@ -9,8 +9,8 @@
 //! equally warm for all engines.
 //!
 //! [`run`] takes these steps: it checks the options, tries the engines, captures the environment,
-//! starts the load and the recorder, and launches. Dropping their values undoes the steps in
-//! reverse order, whether the run succeeds, fails or is ended by Ctrl-C.
+//! starts the load and the recorder, and launches. Each step is undone when its value is dropped,
+//! in reverse order, whether the run succeeds, fails or is ended by Ctrl-C.
 
 mod answer;
 mod attribute;
@@ -114,8 +114,8 @@ pub fn run(options: &LaunchOptions, progress: &mut dyn Progress) -> Result<Launc
     ))
 }
 
-/// The engines that can mount the image and find the program in it, with the command launched from
-/// each; and the engines of the default list that are left out.
+/// The engines that can mount the image and whose mount contains the program, each with the command
+/// to launch; and the engines of the default list that are left out.
 fn engines(
     options: &LaunchOptions,
     site: &Site,

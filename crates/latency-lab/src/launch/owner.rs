@@ -39,7 +39,7 @@ pub(super) enum Waiting {
     Program,
 }
 
-/// Threads known before or right after a launch; the trace adds their children.
+/// Threads that were listed before or right after a launch; the trace shows their children.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Threads {
     pub(super) lab: Vec<u32>,

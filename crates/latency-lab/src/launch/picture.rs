@@ -1,5 +1,6 @@
 //! The timeline of one launch: which threads ran on each CPU, which waited, and behind which. It is
-//! coarse, so that every launch can keep its own until the median one and the worst are known.
+//! coarse, so that every launch can keep its timeline until it is known which launches are the
+//! median and the worst.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -18,7 +19,7 @@ const PIECES: u64 = 480;
 /// Number of waits that are kept: the longest ones.
 const WAITS: usize = 120;
 
-/// An interval of a CPU's time, in microseconds from the start of the launch.
+/// An interval on a CPU, in microseconds from the start of the launch.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Stretch {
     /// Beginning.
@@ -29,7 +30,7 @@ pub struct Stretch {
     pub owner: Owner,
 }
 
-/// A wait that the figures include.
+/// A wait that is included in the figures.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Waited {
     /// Beginning, from the start of the launch.
@@ -89,9 +90,9 @@ impl fmt::Display for Blocked {
     }
 }
 
-/// The threads behind which the time of `waits` was spent, longest first. An idle CPU that was
-/// about to run the waiting thread is "idle CPU waking up", unless the quota of the thread's cgroup
-/// kept it from running; time that the trace does not explain is "unknown".
+/// The threads behind which the time of `waits` was spent, in order of that time, longest first. An
+/// idle CPU that was about to run the waiting thread is "idle CPU waking up", unless the quota of
+/// the thread's cgroup kept it from running; time that the trace does not explain is "unknown".
 pub(super) fn behind(timeline: &Timeline, waits: &[&Wait]) -> Vec<Blocked> {
     let blame = blame(timeline, waits.iter().copied());
     let threads = blame.behind.iter().map(|blocker| Blocked {
@@ -128,7 +129,7 @@ pub(super) fn summed(all: impl Iterator<Item = Blocked>) -> Vec<Blocked> {
     all
 }
 
-/// The common name of threads whose names differ only in a number.
+/// A common name for threads whose names differ only in a number.
 pub(super) fn common_name(comm: &str) -> &str {
     if comm.starts_with("kworker/") {
         "kworker"

@@ -15,9 +15,9 @@ use super::owner::Owner;
 /// The times of all threads of the program, added up, within the launch.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Times {
-    /// Time from the start of an uninterruptible sleep to running again.
+    /// Total time from the start of an uninterruptible sleep to running again.
     pub(super) uninterruptible_ns: u64,
-    /// Moves to the run queue of another CPU.
+    /// Number of moves to the run queue of another CPU.
     pub(super) migrations: u64,
 }
 
@@ -41,7 +41,8 @@ impl Times {
     }
 }
 
-/// The uninterruptible sleeps of a thread; the last one is cut off at the end of the launch.
+/// Total uninterruptible sleep of a thread within the launch; a sleep that outlasts the launch
+/// counts only up to its end.
 fn slept(timeline: &Timeline, window: &Range<u64>, pid: i32) -> u64 {
     let mut runs = timeline.runs_of(pid).map(|(_, run)| run).peekable();
     let mut sum = 0;
@@ -55,7 +56,7 @@ fn slept(timeline: &Timeline, window: &Range<u64>, pid: i32) -> u64 {
     sum
 }
 
-/// The work items of one work queue and function that the program queued during a launch.
+/// The work items that the program queued during a launch, for one work queue and function.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct QueueWaits {
     /// The work queue; empty if it is unknown.

@@ -18,11 +18,11 @@ use crate::statistics::{
 };
 
 /// The figures of an engine or command compared with the first one: `launch`, `sched_latency`,
-/// `program_off_cpu`, ... None if a figure is unknown for too many launches.
+/// `program_off_cpu`, ... A figure is none if it is unknown for too many launches.
 pub type Against = BTreeMap<String, Option<Comparison>>;
 
 /// Launches with the recorder on, compared with interleaved launches of the same engine with the
-/// recorder off. Both are timed by the lab's own clock.
+/// recorder off. The lab's own clock timed both.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RecordingCost {
     /// Launch time without the recorder.
@@ -44,22 +44,22 @@ pub struct Outliers {
     pub launch: Vec<usize>,
 }
 
-/// Launches that count only for their time, and are part of no scheduling figure.
+/// Launches that count only for their launch time and are part of no scheduling figure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimesAlone {
     /// Number of these launches.
     pub launches: usize,
     /// The fault in the recording of the first such launch.
     pub reason: String,
-    /// Whether there are so many such launches that the scheduling figures of the others are not
-    /// used either.
+    /// Whether so many launches are affected that the scheduling figures of the others are not used
+    /// either.
     pub too_many: bool,
 }
 
 /// Figures and samples of one engine, or of one command.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct EngineReport {
-    /// The engine as requested, or the name of a command; an unnamed command is its own name.
+    /// The engine as requested, or the name of a command; without a name, the command itself.
     pub engine: String,
     /// The launched command, if several commands are compared.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -90,8 +90,8 @@ pub struct EngineReport {
     pub queue_source: String,
     /// Time that the program's first thread was off the CPU, blocked or preempted: the whole path.
     pub program_off_cpu_us: Option<Summary>,
-    /// CPU time of the program's threads; reports of early versions lack this and the following
-    /// fields.
+    /// CPU time of the program's threads. Reports from early versions lack this field and those
+    /// below it that have defaults.
     #[serde(default)]
     pub cpu_us: Option<Summary>,
     /// Time of interrupts and softirqs within `cpu_us`.
@@ -125,7 +125,7 @@ pub struct EngineReport {
     pub recording: Option<RecordingCost>,
     /// Outliers, which are reported but not dropped.
     pub outliers: Outliers,
-    /// The launches that count only for their time.
+    /// The launches that count only for their launch time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub times_alone: Option<TimesAlone>,
     /// Discarded launches, with reason and duration.
@@ -135,10 +135,10 @@ pub struct EngineReport {
 /// The report of `lab launch` or `lab run`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct LaunchReport {
-    /// Which experiment this is; reports of early versions are all of `lab launch`.
+    /// Which experiment this is; reports from early versions are always from `lab launch`.
     #[serde(default)]
     pub experiment: Experiment,
-    /// Launches per engine: as many as requested, or as time allowed.
+    /// Number of launches per engine: as many as requested, or as many as time allowed.
     pub iterations: usize,
     /// "fio", "none" or the command line of the load.
     pub load: String,
@@ -155,7 +155,7 @@ pub struct LaunchReport {
     pub prepare: Option<String>,
     /// The program's working directory, unless it is the root directory.
     pub chdir: Option<String>,
-    /// Whether the mount was the program's root directory.
+    /// Whether the program's root directory was the mount.
     pub root: bool,
     /// Warm-up launches per engine.
     pub warm_ups: usize,
@@ -203,7 +203,8 @@ pub struct Machine {
 }
 
 impl EngineReport {
-    /// An engine's report that contains only launches; [`LaunchReport::compute`] adds the figures.
+    /// Creates an engine's report that contains only launches; [`LaunchReport::compute`] adds the
+    /// figures.
     pub(super) fn of(engine: String, kept: Vec<Kept<Sample>>) -> EngineReport {
         let sample = |kept: Kept<Sample>| Sample {
             iteration: kept.iteration,
@@ -217,8 +218,8 @@ impl EngineReport {
         }
     }
 
-    /// Computes everything that follows from the samples, and compares them with those of the first
-    /// engine.
+    /// Computes everything that follows from the samples, and compares the samples with those of
+    /// the first engine.
     fn compute(&mut self, first: Option<&EngineReport>, measures: &[&Measure]) {
         let samples = &self.samples;
         let column = |of| column(samples, of);
@@ -257,8 +258,8 @@ impl EngineReport {
         }
     }
 
-    /// Computes the load's share and the idle share of the time of `cpus` within the launches.
-    /// Reports of early versions lack these times.
+    /// Computes the load's share and the idle share of the time of all `cpus` within the launches.
+    /// Reports from early versions lack these times.
     fn share_time(&mut self, cpus: usize, loaded: bool) {
         let traced = self.traced();
         let known = traced.iter().any(|it| it.load_us + it.idle_us > 0.0);
@@ -274,8 +275,8 @@ impl EngineReport {
 }
 
 impl RecordingCost {
-    /// A cost that contains only the launch times without the recorder; [`RecordingCost::compute`]
-    /// adds the rest.
+    /// Creates a cost that contains only the launch times without the recorder;
+    /// [`RecordingCost::compute`] adds the rest.
     pub(super) fn of(samples_without_us: Vec<f64>) -> RecordingCost {
         RecordingCost {
             without_us: None,
@@ -296,7 +297,8 @@ impl RecordingCost {
 /// selection.
 const LEFT_OUT: usize = 4;
 
-/// Indices of the launches for which a figure is known; none if it is unknown for too many.
+/// Indices of the launches for which a figure is known; empty if it is unknown for too many
+/// launches.
 fn known(samples: &[Sample], of: fn(&Sample) -> f64) -> Vec<usize> {
     let is_known = |at: &usize| !of(&samples[*at]).is_nan();
     let known: Vec<usize> = (0..samples.len()).filter(is_known).collect();
@@ -338,7 +340,7 @@ fn against(first: &EngineReport, samples: &[Sample], measure: &Measure) -> Optio
     (measure.field == TIME || known).then(|| compare_rounds(&sides[0], &sides[1]))
 }
 
-/// Reasons why an engine's launches are not valid: what spoilt each of them.
+/// The reason why an engine's launches are not valid, if any of them were spoilt.
 pub(super) fn spoilt<'a>(
     name: &str,
     launches: impl ExactSizeIterator<Item = Option<&'a String>>,
@@ -367,7 +369,7 @@ pub(super) fn around(environment: &Environment, load: Option<&LoadReport>) -> Ve
     faults.into_iter().flatten().collect()
 }
 
-/// A CPU time of all launches, as a fraction of all CPUs' time.
+/// The sum of a CPU time over all launches, as a fraction of all CPUs' time.
 fn share(samples: &[&Sample], cpus: usize, time: fn(&Sample) -> f64) -> Option<f64> {
     let length = samples.iter().map(|sample| sample.launch_us);
     let all = length.sum::<f64>() * cpus as f64;
@@ -399,7 +401,7 @@ impl LaunchReport {
         correct(comparisons.collect());
     }
 
-    /// The number of launches of each engine and, if more were planned, that number too.
+    /// The number of launches of each engine and, if more were planned, the planned number.
     pub(crate) fn launches(&self) -> String {
         let samples = |engine: &EngineReport| engine.samples.len();
         let made = self.engines.iter().map(samples).max().unwrap_or(0);
@@ -458,7 +460,7 @@ impl LaunchReport {
 }
 
 impl EngineReport {
-    /// The launches whose scheduling is known; none if it is unknown for too many.
+    /// The launches whose scheduling is known; empty if it is unknown for too many launches.
     fn traced(&self) -> Vec<&Sample> {
         let figure = |it: &Sample| match it.knows_scheduling() {
             true => it.sched_latency_us,
@@ -473,8 +475,8 @@ impl EngineReport {
         sum / self.traced().len().max(1) as f64
     }
 
-    /// Waits per launch by thread name and priority, greatest first; kworkers, and threads of a
-    /// pool, count together.
+    /// Waits per launch by thread name and priority, greatest first; kworkers count together, and
+    /// so do the threads of a pool.
     pub fn by_thread(&self) -> Vec<ThreadWaits> {
         let mut groups: BTreeMap<(String, i32), ThreadWaits> = BTreeMap::new();
         for waits in self.traced().into_iter().flat_map(|it| &it.by_thread) {
@@ -494,7 +496,8 @@ impl EngineReport {
         groups
     }
 
-    /// Losses by name, longest first, each with its average number and times per launch.
+    /// Losses by name, longest first, each with the average number and the average times per
+    /// launch.
     pub(crate) fn losses(&self, of: fn(&Sample) -> &[Loss]) -> Vec<(f64, Loss)> {
         let sums = elsewhere::summed(self.traced().into_iter().flat_map(of));
         let average = |loss: Loss| {
@@ -507,8 +510,8 @@ impl EngineReport {
         sums.into_iter().map(average).collect()
     }
 
-    /// The work items by work queue, longest delay first: averages per launch of their number and
-    /// delays.
+    /// The work items by work queue, longest delay first, each with the average number and the
+    /// average delays per launch.
     pub(crate) fn by_workqueue(&self) -> Vec<(f64, QueueWaits)> {
         let mut queues: BTreeMap<(&str, &str), QueueWaits> = BTreeMap::new();
         for queue in self.traced().into_iter().flat_map(|it| &it.by_workqueue) {
@@ -549,7 +552,7 @@ impl EngineReport {
         ))
     }
 
-    /// Drops the timelines of all other launches.
+    /// Drops the timelines of all launches except these two.
     pub(super) fn keep_two_timelines(&mut self) {
         let kept = self.median_and_worst();
         let kept = kept.map(|(median, worst)| [median.iteration, worst.iteration]);
@@ -560,12 +563,12 @@ impl EngineReport {
         }
     }
 
-    /// One figure of every sample for which it is known; none if it is unknown for too many.
+    /// A figure of every sample for which it is known; empty if it is unknown for too many samples.
     pub fn column(&self, of: fn(&Sample) -> f64) -> Vec<f64> {
         column(&self.samples, of)
     }
 
-    /// Average number of wake-ups per launch; none if it is unknown for too many.
+    /// Average number of wake-ups per launch; none if it is unknown for too many launches.
     pub(crate) fn wakeups(&self) -> Option<f64> {
         let wakeups = |sample: &Sample| sample.wakeups as f64;
         let wakeups: Vec<f64> = self.traced().into_iter().map(wakeups).collect();

@@ -4,8 +4,8 @@
 //!
 //! Linux 6.10 and later trace which thread sends a request and which one answers it
 //! (`fuse_request_send`, `fuse_request_end`). A thread that is woken only to serve the daemon's own
-//! client does not delay the program, unless its answer wakes the program, which had been sleeping
-//! until a page being read ahead arrived.
+//! client does not delay the program, unless its answer wakes the program, which was waiting for a
+//! page that was being read ahead.
 
 use std::collections::{HashMap, HashSet};
 
@@ -22,11 +22,11 @@ const COMPANION: [&[u8]; 2] = [b"erofs_companion", b"erofs_replay/"];
 struct Request {
     sent_ns: u64,
     done_ns: u64,
-    /// Whether the daemon's own client sent it and the program did not wait for it.
+    /// Whether the daemon's own client sent the request and the program did not wait for it.
     ahead: bool,
 }
 
-/// An answer, and when and by which thread the request was sent, if the trace shows it.
+/// An answer and, if the trace shows it, when and by which thread the request was sent.
 struct Answer {
     server: i32,
     done_ns: u64,
@@ -67,8 +67,8 @@ impl Requests {
         }
         let servers: HashSet<i32> = answers.iter().map(|answer| answer.server).collect();
         let senders = answers.iter().filter_map(|answer| answer.sent);
-        // A server that appears as a sender has only made room in the kernel's queue for the
-        // request of another thread.
+        // If a server appears as a sender, the request is another thread's: the server has only
+        // made room for it in the kernel's queue.
         let is_client = |pid: &i32| owner(*pid) == Owner::Engine && !servers.contains(pid);
         let senders = senders.map(|(_, pid)| pid).filter(is_client).collect();
         let mut clients = processes(senders, &servers, report, owner);
@@ -103,12 +103,13 @@ impl Requests {
         !self.answered.is_empty()
     }
 
-    /// Whether waits for read-ahead can be told from others.
+    /// Whether the trace allows waits for read-ahead to be told from other waits.
     pub(super) fn show_ahead(&self) -> bool {
         self.are_known() || !self.clients.is_empty()
     }
 
-    /// Notes that the program was woken, by an answer if a server woke it.
+    /// Notes that a wait for the program's benefit ended: if a server woke the program, an answer
+    /// was what it waited for.
     fn was_awaited(&mut self, wait: &Wait) {
         if let Some(all) = self.answered.get_mut(&wait.caused_by) {
             let next = all.partition_point(|request| request.done_ns <= wait.start_ns);
@@ -131,7 +132,7 @@ impl Requests {
         }
     }
 
-    /// Whether a thread of the daemon waited only on behalf of the daemon's own client.
+    /// Whether a wait of a thread of the daemon was only on behalf of the daemon's own client.
     pub(super) fn is_ahead(&self, wait: &Wait) -> bool {
         if self.clients.contains(&wait.pid) {
             return !self.awaited.contains(&(wait.pid, wait.end_ns));
@@ -142,7 +143,7 @@ impl Requests {
         let own = self.serves_ahead(wait.pid, wait.end_ns);
         let waker = match wait.kind {
             WaitKind::Preempted => None,
-            // A thread woken by a server may be helping it.
+            // A thread that a server wakes may be helping that server.
             WaitKind::Wakeup if self.answered.contains_key(&wait.caused_by) => {
                 self.serves_ahead(wait.caused_by, wait.start_ns)
             }
@@ -157,7 +158,7 @@ impl Requests {
     }
 
     /// Whether all requests that a thread has yet to answer at this time are for read-ahead; none
-    /// if it has none to answer.
+    /// if it has no such requests.
     fn serves_ahead(&self, server: i32, at_ns: u64) -> Option<bool> {
         let all = self.answered.get(&server)?;
         let first = all.partition_point(|request| request.done_ns <= at_ns);
@@ -198,7 +199,7 @@ fn companions(trace: &Trace, report: &Report, owner: &dyn Fn(i32) -> Owner) -> H
     found
 }
 
-/// `threads`, and the other threads of the same processes, unless these processes also serve
+/// `threads`, plus the other engine threads of their processes, except in processes that also serve
 /// requests.
 fn processes(
     threads: HashSet<i32>,

@@ -15,10 +15,10 @@ use crate::{LabError, Result};
 pub struct SuiteOptions {
     /// The `erofast` binary for the engines `erofast:...`.
     pub erofast: PathBuf,
-    /// The engines to compare, each with the first one; if none are named, the available ones of
-    /// [`Engine::default_list`].
+    /// The engines to compare, each with the first one; if empty, those of [`Engine::default_list`]
+    /// that are available.
     pub engines: Vec<Engine>,
-    /// Launches of each program that count; trees are read at most 14 times.
+    /// Number of launches of each program that count; trees are read at most 14 times.
     pub iterations: usize,
     /// The load that keeps the machine busy during launches. Trees are read without load.
     pub load: LoadChoice,
