@@ -1,8 +1,8 @@
 //! Experiments, load, statistics and reports on scheduling latency.
 //!
 //! An engine is a mount and the process that serves it, if any: the kernel's own EROFS, erofsfuse
-//! and erofast are started, measured and ended in the same way, in an order that favours none of
-//! them.
+//! and erofast are started, measured and ended in the same way, and the order of launches favours
+//! none of them.
 //!
 //! * [`launch`]: cold launches of a real program from each engine's mount
 //! * [`read`]: throughput and latency of reading
@@ -15,8 +15,8 @@
 //! * [`kernel`]: launches with the variants of the kernel's own EROFS, in a virtual machine
 //! * [`engine`]: what can be mounted, and how
 //! * [`load`]: keeps the machine busy during the measurements
-//! * [`schedule`]: the order of measurements; needs neither clock nor processes, so a mock can test
-//!   it
+//! * [`schedule`]: the order of measurements; needs neither a clock nor processes, so a mock can
+//!   test it
 //! * [`statistics`]: from samples to "faster", "slower" or "no difference"
 #![forbid(unsafe_code)]
 

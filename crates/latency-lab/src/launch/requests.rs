@@ -108,8 +108,8 @@ impl Requests {
         self.are_known() || !self.clients.is_empty()
     }
 
-    /// Notes that a wait for the program's benefit ended: if a server woke the program, an answer
-    /// was what it waited for.
+    /// Notes that the program was woken. If a server woke it, the program was waiting for that
+    /// server's last answer.
     fn was_awaited(&mut self, wait: &Wait) {
         if let Some(all) = self.answered.get_mut(&wait.caused_by) {
             let next = all.partition_point(|request| request.done_ns <= wait.start_ns);

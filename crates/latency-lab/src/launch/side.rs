@@ -1,5 +1,5 @@
-//! The sides of each round: a program launched from the mounts of engines, or several commands,
-//! each repeated for the values of parameters.
+//! The sides that are compared in each round: one program launched from the mounts of several
+//! engines, or several commands, each repeated for every value of the parameters.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -18,11 +18,11 @@ use crate::{LabError, Result};
 pub struct Side {
     /// Name of the side in reports.
     pub name: String,
-    /// The engine mounted for it, if any.
+    /// The engine that is mounted for this side, if any.
     pub engine: Option<Engine>,
     /// The program and its arguments.
     pub command: Vec<OsString>,
-    /// A shell command that is run before each launch.
+    /// A shell command line that is run before each launch.
     pub prepare: Option<OsString>,
 }
 
@@ -33,7 +33,7 @@ pub struct Scan {
     values: Vec<String>,
 }
 
-/// Maximum number of rows, beyond which a report is of no use.
+/// Maximum number of rows: a report with more would be of no use.
 const MOST: usize = 64;
 
 fn wrong<T>(text: impl std::fmt::Display) -> Result<T> {
@@ -148,7 +148,7 @@ pub fn commands(
 /// A value for each parameter, each with its placeholder.
 type Values = Vec<(String, String)>;
 
-/// Every combination of the parameters' values; a single empty one if there are no parameters.
+/// Every combination of the parameters' values; without parameters, a single empty combination.
 fn combinations(scans: &[Scan]) -> Vec<Values> {
     let mut all = vec![Values::new()];
     for scan in scans {
@@ -162,7 +162,8 @@ fn combinations(scans: &[Scan]) -> Vec<Values> {
     all
 }
 
-/// The given name or the command, followed by the values that do not occur in it.
+/// The name of a command: the given name or, without one, the command itself, followed by the
+/// values that do not occur in it.
 fn name(given: Option<&str>, command: &[OsString], values: &Values, commands: usize) -> String {
     let words = values.iter().map(|(place, value)| {
         let name = place.trim_start_matches('{').trim_end_matches('}');
@@ -172,7 +173,7 @@ fn name(given: Option<&str>, command: &[OsString], values: &Values, commands: us
     let line = || {
         let words = command.iter().map(|word| word.to_string_lossy());
         match command {
-            // A shell command line stays as it was written.
+            // A shell command line is not quoted.
             [_] => words.collect(),
             _ => words.map(|it| quote(&it)).collect::<Vec<_>>().join(" "),
         }

@@ -1,4 +1,4 @@
-//! The daemon's own counters, before and after the measured program.
+//! Reads the daemon's own counters, before and after the measured program.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,7 +9,7 @@ use crate::Result;
 use crate::error::Doing;
 use crate::process::daemon_stat;
 
-/// Sums since the mount.
+/// Sums since the image was mounted.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Counters {
     pub(super) allocations: u64,

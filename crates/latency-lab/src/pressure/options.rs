@@ -24,8 +24,8 @@ pub struct PressureOptions {
     pub limit: u64,
     /// Measured launches for each way to get buffers.
     pub iterations: usize,
-    /// The last program, with `{}` for the mount point; if empty, one that reads files, like the
-    /// others.
+    /// The last program, with `{}` for the mount point; if empty, a program that reads files, as
+    /// the others do.
     pub command: Vec<OsString>,
     /// Longest time a program may take.
     pub timeout: Duration,
@@ -63,7 +63,7 @@ impl PressureOptions {
     }
 
     pub(super) fn engine(&self, pages: usize) -> Engine {
-        // In its sandbox the daemon could not count the kernel's events.
+        // If the daemon were in its sandbox, it could not count the kernel's events.
         Engine::Erofast {
             options: format!(
                 "{},sandbox=off,measure_allocations,reserved_pages={pages}",

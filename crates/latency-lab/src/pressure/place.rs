@@ -1,4 +1,4 @@
-//! Finds where a cgroup with a memory limit can be made, in either version of the interface.
+//! Finds where a cgroup with a memory limit can be made, in either version of the cgroup interface.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ const SECOND: Interface = Interface {
 pub(super) struct Place {
     pub(super) interface: Interface,
     pub(super) parent: PathBuf,
-    /// The file in which the controller must first be enabled for children.
+    /// The file in which the controller must first be enabled for child groups.
     pub(super) switch: Option<PathBuf>,
 }
 

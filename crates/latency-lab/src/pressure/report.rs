@@ -15,7 +15,7 @@ use crate::shell::lossy;
 use crate::statistics::{Summary, correct, fewest_samples};
 use crate::table::Table;
 
-/// The pool size under test, and the share of allocations that it must cover.
+/// The pool size that the report judges, and the share of allocations that it must cover.
 const QUESTION_PAGES: u64 = 64;
 const QUESTION_SHARE: f64 = 0.95;
 
@@ -29,7 +29,7 @@ pub struct PressureReport {
     pub pools: Vec<PoolReport>,
     /// Whether 64 pages are enough.
     pub sufficient: Option<Sufficient>,
-    /// Whether all launches were made, each had to get pages, and reclaim could be counted.
+    /// Whether all launches were made, every launch had to get pages, and reclaim could be counted.
     pub valid: bool,
     /// Why the run is not valid; empty if it is valid.
     #[serde(default)]
@@ -38,7 +38,7 @@ pub struct PressureReport {
     pub interrupted: bool,
     /// Why reclaim could not be counted, if it could not.
     pub reclaims_unknown: Option<String>,
-    /// The last program; if empty, one that reads files. Reports of early versions lack it.
+    /// The last program; if empty, a program that reads files. Reports of early versions lack it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<Vec<String>>,
     /// Number of consecutive programs; the last one was measured.
@@ -77,7 +77,7 @@ pub struct PoolReport {
     pub missed_pages: f64,
     /// How long the measured program ran.
     pub launch_us: Option<Summary>,
-    /// The daemon's memory, in the launch that used most.
+    /// The daemon's memory in the launch in which it used most.
     pub memory: Option<DaemonMemory>,
     /// All launches.
     pub samples: Vec<PoolSample>,
@@ -111,7 +111,7 @@ pub struct PoolSample {
 pub struct Sufficient {
     /// The fraction of all allocations after which at most 64 pages were in use.
     pub share_within_64_pages: f64,
-    /// The number of pages that would be enough for 95 %.
+    /// The number of pages that would be enough for 95 % of the allocations.
     pub pages_for_95_percent: u64,
 }
 
@@ -405,7 +405,7 @@ impl PressureReport {
     }
 }
 
-/// Explains the columns.
+/// Explains the columns of the table.
 const LEGEND: &str = "\
 launch time   how long the measured program ran; allocation: CPU time that the allocating threads
               spent getting pages
