@@ -62,7 +62,7 @@ pub struct Environment {
     /// is chosen at boot and unknown.
     pub preemption: Option<String>,
     /// Whether a thread that is blocked on a mutex may lend its turn to the owner (Linux 6.17);
-    /// none if unknown, and in reports of early versions.
+    /// none if unknown, and in reports from early versions.
     pub proxy_execution: Option<bool>,
     /// 1 if each session is a scheduling group of its own, which changes every figure under load.
     pub sched_autogroup_enabled: Option<i64>,

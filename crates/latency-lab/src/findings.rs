@@ -144,7 +144,7 @@ impl Findings {
     }
 }
 
-/// The reasons why a report is not valid; a report of an early version may have none.
+/// The reasons why a report is not valid; a report from an early version may have none.
 pub(crate) fn reasons(valid: bool, reasons: &[String]) -> Vec<String> {
     match (valid, reasons) {
         (true, _) => Vec::new(),

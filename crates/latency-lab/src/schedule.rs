@@ -12,7 +12,7 @@ use crate::{Interrupt, Progress, Result};
 /// Measures one engine once. Real executors mount and launch; the mock of the tests computes
 /// samples.
 pub trait Executor {
-    /// Result of one measurement.
+    /// The result of one measurement.
     type Sample;
     /// Measures engine number `engine`. An error ends the experiment.
     fn measure(&mut self, engine: usize) -> Result<Outcome<Self::Sample>>;
@@ -46,7 +46,7 @@ pub struct Thrown {
     pub time_us: f64,
 }
 
-/// How reports store a [`Thrown`]; older reports have only the reason.
+/// How reports store a [`Thrown`]; in older reports it is only the reason.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum StoredThrown {
@@ -70,8 +70,8 @@ impl fmt::Display for Thrown {
     }
 }
 
-/// How many spoilt measurements of an engine are repeated. Only a few: slow measurements are spoilt
-/// more often than fast ones, so a sample without them is biased.
+/// How many spoilt measurements of an engine are repeated. Only a few are: slow measurements are
+/// spoilt more often than fast ones, so samples without the spoilt ones are biased.
 pub fn repeats(iterations: usize) -> usize {
     (iterations / 4).max(5)
 }
@@ -81,9 +81,9 @@ pub fn repeats(iterations: usize) -> usize {
 pub struct Plan {
     /// Number of engines.
     pub engines: usize,
-    /// Measurements that count, per engine.
+    /// Number of measurements per engine that count.
     pub iterations: usize,
-    /// Warm-up measurements per engine; they do not count.
+    /// Number of warm-up measurements per engine, which do not count.
     pub warm_ups: usize,
     /// How many spoilt measurements of each engine may be repeated.
     pub repeats: usize,
@@ -106,16 +106,16 @@ pub struct Kept<S> {
 /// All measurements of a run.
 #[derive(Debug, Clone)]
 pub struct Gathered<S> {
-    /// The measurements kept, per engine.
+    /// The measurements that were kept, for each engine.
     pub kept: Vec<Vec<Kept<S>>>,
-    /// The discarded measurements, per engine.
+    /// The measurements that were discarded, for each engine.
     pub thrown_away: Vec<Vec<Thrown>>,
     /// Whether the user asked to stop before the end.
     pub interrupted: bool,
     /// Number of rounds that count; fewer than planned if time ran out.
     pub rounds: usize,
-    /// Whether the remaining rounds were skipped, because every measurement was spoilt until no
-    /// engine had repeats left.
+    /// Whether the remaining rounds were skipped, because every measurement was spoilt and no
+    /// engine had any repeats left.
     pub hopeless: bool,
 }
 
@@ -259,7 +259,7 @@ mod tests {
     struct Mock<F> {
         asked: Vec<usize>,
         answer: F,
-        /// Number of measurements before time runs out.
+        /// Number of measurements after which the time has run out.
         most: usize,
     }
 
@@ -372,7 +372,7 @@ mod tests {
 
     #[test]
     fn repeats_end_and_what_is_kept_then_makes_the_run_invalid() {
-        // One engine is measured only in quiet times.
+        // One engine can be measured only while the machine is quiet.
         let (asked, gathered) = run(&PLAN, |engine, count| match engine {
             0 => good(engine, count),
             _ => spoilt("busy", Some(1.0)),
@@ -385,7 +385,7 @@ mod tests {
     #[test]
     fn a_run_whose_measurements_are_all_spoilt_ends_with_the_repeats() {
         let (asked, gathered) = run(&PLAN, |_, _| spoilt("busy", Some(1.0)));
-        // Per engine: a warm-up, the repeats, and one measurement that is kept.
+        // Each engine has a warm-up, the repeats, and one measurement that is kept.
         assert_eq!(asked.len(), 3 * (1 + 5 + 1));
         assert!(gathered.kept.iter().all(|kept| kept.len() == 1));
         assert!(!gathered.is_whole() && gathered.hopeless);

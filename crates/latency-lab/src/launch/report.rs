@@ -161,7 +161,7 @@ pub struct LaunchReport {
     pub warm_ups: usize,
     /// Seed of the order of launches.
     pub seed: u64,
-    /// The command line that repeats the run; reports of early versions lack it.
+    /// The command line that repeats the run; reports from early versions lack it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repeat: Option<String>,
     /// The meaning of "cold" in this run.
@@ -170,7 +170,7 @@ pub struct LaunchReport {
     pub environment: Environment,
     /// Whether the load reached its share of CPU time.
     pub load_seen: Option<LoadReport>,
-    /// Engines of the default list that this machine lacks.
+    /// Engines of the default list that are not available on this machine.
     pub left_out: Vec<String>,
     /// The engines in the order requested, or the commands that were compared.
     pub engines: Vec<EngineReport>,

@@ -38,7 +38,7 @@ pub struct PressureReport {
     pub interrupted: bool,
     /// Why reclaim could not be counted, if it could not.
     pub reclaims_unknown: Option<String>,
-    /// The last program; if empty, a program that reads files. Reports of early versions lack it.
+    /// The last program; if empty, a program that reads files. Reports from early versions lack it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<Vec<String>>,
     /// Number of consecutive programs; the last one was measured.

@@ -7,12 +7,12 @@ use crate::engine::Engine;
 /// One way of reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Test {
-    /// Readers read adjacent parts of the biggest files.
+    /// Each reader reads its own adjacent part of the biggest files.
     Sequential {
         /// Number of threads.
         readers: usize,
     },
-    /// Jobs read blocks at random places, each place once.
+    /// Jobs read blocks at random places, each place at most once.
     Random {
         /// Bytes per read.
         block: usize,
@@ -28,7 +28,7 @@ pub enum Test {
 }
 
 impl Test {
-    /// Bytes of one read of the sequential tests and the tree.
+    /// Bytes per read in the sequential tests and the test of the tree.
     pub const SEQUENTIAL_BLOCK: usize = 128 << 10;
 
     /// All tests, in the order of the table.

@@ -96,7 +96,7 @@ impl<'a> Bench<'a> {
         }
         let mut mounted = cell.engine.mount(self.site, &self.point, self.interrupt)?;
         if cell.image == ImageState::Cold {
-            // Mounting has read the superblock and neighbouring blocks into the page cache.
+            // Drops the blocks that mounting has read: the superblock and its neighbours.
             drop_from_cache(&self.site.image)?;
         }
         let others = Others::now(mounted.daemon());

@@ -43,14 +43,14 @@ pub struct ReadResult {
     pub p99_us: Option<f64>,
     /// Comparison with the first engine; none for the first.
     pub against_first: Option<Comparison>,
-    /// The rounds that the samples were measured in; reports of early versions lack them.
+    /// The rounds that the samples were measured in; reports from early versions lack them.
     #[serde(default)]
     pub rounds: Vec<usize>,
     /// Number of samples that were discarded and measured again.
     pub thrown_away: usize,
     /// Number of `samples` that were spoilt and could no longer be repeated.
     pub spoilt: usize,
-    /// What spoilt the first of the spoilt samples.
+    /// What spoilt the first spoilt sample.
     pub spoilt_by: Option<String>,
 }
 
@@ -65,7 +65,7 @@ pub struct ReadReport {
     pub interrupted: bool,
     /// The environment of the run.
     pub environment: Environment,
-    /// Engines of the default list that this machine does not have.
+    /// Engines of the default list that are not available on this machine.
     pub left_out: Vec<String>,
     /// Every test of every engine.
     pub results: Vec<ReadResult>,
@@ -116,8 +116,8 @@ fn result(cell: &Cell, kept: &[Kept<Measured>], thrown_away: usize) -> ReadResul
 }
 
 impl ReadResult {
-    /// Computes everything that follows from the samples, and compares them with those of the first
-    /// engine.
+    /// Computes everything that follows from the samples, and compares the samples with those of
+    /// the first engine.
     fn compute(&mut self, first: Option<&ReadResult>) {
         let summary = Summary::of(&self.samples);
         self.median = summary.map(|summary| summary.median);
@@ -140,7 +140,7 @@ impl ReadResult {
         format!("{}, image {}", self.title, self.image.word())
     }
 
-    /// Whether both results are of the same test, with the image in the same state.
+    /// Whether both results are from the same test with the image in the same state.
     pub(crate) fn is_beside(&self, other: &ReadResult) -> bool {
         self.title == other.title && self.image == other.image
     }

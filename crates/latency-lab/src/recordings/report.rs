@@ -33,7 +33,7 @@ pub struct Recording {
     pub events: u64,
     /// Time from the first event to the last.
     pub span_us: f64,
-    /// Number of blocks of equal length that the recording is divided into.
+    /// Number of blocks of equal length into which the recording is divided.
     pub blocks: usize,
 }
 
@@ -107,9 +107,9 @@ pub struct RecordingsReport {
     pub old: Recording,
     /// The recording that is compared with the baseline.
     pub new: Recording,
-    /// The rows that wait longest in either recording; those that differ most come first.
+    /// The rows with the most waiting in either recording; those that differ most come first.
     pub rows: Vec<Differing>,
-    /// The number of further rows, which wait less.
+    /// The number of rows left out, which have less waiting.
     pub left_out: usize,
     /// Other differences between the recordings, and limits of the figures.
     pub notices: Vec<String>,
@@ -120,7 +120,7 @@ pub(super) struct Compared {
     pub(super) recording: Recording,
     pub(super) fault: Option<String>,
     pub(super) blocks: Blocks,
-    /// The rows, and whether they can be relied on.
+    /// For each row, whether it can be relied on.
     pub(super) valid: BTreeMap<String, bool>,
 }
 
@@ -385,7 +385,7 @@ impl Differing {
     }
 }
 
-/// The rows that wait longest in either recording, and the number of other rows.
+/// The rows with the most waiting in either recording, and the number of rows that are left out.
 fn longest<'a>(old: &'a Compared, new: &'a Compared, most: usize) -> (Vec<&'a str>, usize) {
     let both = [old, new].map(|of| of.blocks.rows.keys().map(String::as_str));
     let names: BTreeSet<&str> = both.into_iter().flatten().collect();

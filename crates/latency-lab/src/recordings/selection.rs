@@ -19,7 +19,7 @@ pub struct Selection<'a> {
     pub by: GroupBy,
     /// Only threads and work queues whose name this accepts.
     pub name: Option<&'a dyn Fn(&str) -> bool>,
-    /// Maximum number of rows to show: those that wait longest.
+    /// Maximum number of rows to show; those with the most waiting are shown.
     pub most: usize,
 }
 

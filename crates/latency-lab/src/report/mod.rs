@@ -1,7 +1,7 @@
 //! A report of any experiment, as `--json` writes it: its page, its tables, its samples.
 //!
-//! The experiments also make their own pages here, so a page made later, or on another machine, is
-//! the same.
+//! The experiments also make their pages here, so a page that is made later or on another machine
+//! is the same.
 
 mod check;
 mod several;

@@ -1,7 +1,9 @@
-//! Several reports of one experiment side by side: from different days, devices or versions.
+//! Several reports of one experiment side by side, for example from different days, devices or
+//! versions.
 //!
-//! Unlike the engines of one run, the samples of different reports were not interleaved. Other
-//! differences between the runs are part of the result, so the environments are compared as well.
+//! Unlike samples of the engines of one run, samples of different reports were not interleaved.
+//! Other differences between the runs are part of the result, so the environments are compared as
+//! well.
 
 use std::path::PathBuf;
 
@@ -111,7 +113,7 @@ impl Reports {
         invalid.collect()
     }
 
-    /// How settings and environments differ from those of the first report.
+    /// The differences of settings and environments from those of the first report.
     pub(crate) fn notices(&self) -> Vec<String> {
         let texts: Vec<String> = self.all.iter().map(|(_, it)| it.to_json()).collect();
         let same = |place: &usize| texts[..*place].contains(&texts[*place]);
@@ -290,15 +292,16 @@ fn series(report: &Report) -> Vec<Series> {
 /// The path of a value in a report, and its name.
 type Path = (&'static str, &'static str);
 
-/// Paths that identify the experiment: runs that differ in one are different experiments.
+/// Paths of the values that identify the experiment: runs that differ in one of them are different
+/// experiments.
 const EXPERIMENT: [Path; 3] = [
     ("/command", "command"),
     ("/prepare", "--prepare"),
     ("/chdir", "--chdir"),
 ];
 
-/// Paths of the conditions of the measurement. If one differs, every verdict is affected, so it is
-/// reported before the verdicts.
+/// Paths of the settings of a measurement. If a setting differs, every verdict is affected, so the
+/// difference is reported before the verdicts.
 const SETTINGS: [Path; 8] = [
     ("/iterations", "--iterations"),
     ("/warm_ups", "--warmup"),
@@ -387,7 +390,8 @@ fn value(report: &Report) -> Value {
     serde_json::to_value(report).unwrap_or_default()
 }
 
-/// Describes a difference. A value that a report of an early version lacks is not known to differ.
+/// Describes a difference. A value that is missing from a report from an early version is not
+/// reported, since it is not known to differ.
 fn difference(what: &str, path: &str, first: &Value, name: &str, other: &Value) -> Option<String> {
     let (old, new) = first.pointer(path).zip(other.pointer(path))?;
     (old != new).then(|| format!("{what} differs: {}, in {name} {}", text(old), text(new)))

@@ -1,16 +1,15 @@
 //! The shift from one side to the other, by Hodges and Lehmann (1963): the median of the shifts of
-//! all pairs. The interval and the p-value are computed from the same pairs, so they never
-//! contradict each other. No distribution is assumed, which matters here because latencies have
-//! long tails.
+//! all pairs. Interval and p-value are computed from the same pairs, so they never contradict each
+//! other. No distribution is assumed, which matters here because latencies have long tails.
 //!
-//! * Samples of the same rounds: the pairs are the averages of the shifts of any two rounds
-//!   (Walsh), and the number of pairs above zero has the distribution of Wilcoxon's signed ranks
-//!   (1945). Effects common to a round, such as a slow moment of the machine, cancel out.
+//! * Samples of the same rounds: a pair is the average of the shifts of any two rounds (Walsh), and
+//!   the number of pairs above zero has the distribution of Wilcoxon's signed ranks (1945). Effects
+//!   common to a round, such as a slow moment of the machine, cancel out.
 //! * Samples of two runs: the pairs consist of one sample from each side (Mann and Whitney 1947).
 
 use serde::{Deserialize, Serialize};
 
-/// With more rounds than this, or more samples of two sides together, the normal approximation is
+/// Above this number of rounds, or of samples of both sides together, the normal approximation is
 /// used.
 const EXACT_ROUNDS: usize = 100;
 const EXACT_SIDES: usize = 40;
@@ -28,8 +27,8 @@ pub struct Interval {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Shifts {
     sorted: Vec<f64>,
-    /// For each number of pairs from zero to half of them: the probability, if there is no
-    /// difference, that at most this many pairs are below zero.
+    /// For each number from zero to half the number of pairs, the probability that at most this
+    /// many pairs are below zero if there is no difference.
     chances: Vec<f64>,
 }
 
@@ -42,7 +41,7 @@ enum Samples {
 }
 
 impl Shifts {
-    /// The shifts within pairs of samples, each pair from one round.
+    /// The shifts between the two samples of each round.
     pub(super) fn of_rounds(pairs: &[(f64, f64)]) -> Shifts {
         let shifts: Vec<f64> = pairs.iter().map(|(first, second)| second - first).collect();
         let from = |(at, one)| shifts[at..].iter().map(move |other: &f64| (one, other));
@@ -87,8 +86,8 @@ impl Shifts {
         below + self.sorted.partition_point(|&shift| shift <= 0.0)
     }
 
-    /// The probability, if there is no difference, of a number of pairs below zero that is at least
-    /// this uneven, in either direction. Ties make it an overestimate.
+    /// The probability that the numbers of pairs below and above zero are at least this uneven, in
+    /// either direction, if there is no difference. With ties the result is too high.
     pub(super) fn p_value(&self) -> f64 {
         let half = self.half_below();
         let fewer = half.min(2 * self.sorted.len() - half).div_ceil(2);
@@ -132,8 +131,8 @@ impl Samples {
         }
     }
 
-    /// The probability of each number of pairs below zero, from 0 on; None if computing it is too
-    /// much work.
+    /// The probability of each number of pairs below zero, starting with 0; none if computing them
+    /// is too much work.
     fn exact(self) -> Option<Vec<f64>> {
         let mut chances = vec![0.0; self.pairs() + 1];
         match self {
@@ -242,7 +241,7 @@ mod tests {
 
     #[test]
     fn what_a_round_has_in_common_cancels_out() {
-        // The machine slows down from round to round by far more than the sides differ.
+        // From round to round the machine slows down by far more than the sides differ.
         let rounds: Vec<(f64, f64)> = (0..12)
             .map(|k| (f64::from(k * k), f64::from(k * k) + 1.0))
             .collect();

@@ -1,4 +1,4 @@
-//! The images of the suite: made once from installed software, and kept for the next run.
+//! The images of the suite, which are made once from installed software and kept for the next run.
 
 use std::ffi::OsString;
 use std::fs;
@@ -17,12 +17,12 @@ use crate::launch::command_at;
 use crate::process::{Child, in_path, output, tool};
 use crate::{Interrupt, LabError, Result};
 
-/// Version of the images' layout; images of another version are made anew.
+/// Version of the images' layout; images with another version are made anew.
 const LAYOUT: u32 = 2;
-/// Time limit of mkfs.erofs, which compresses some 20 MB per second.
+/// Time limit of mkfs.erofs, which compresses about 20 MB per second.
 const LONGEST: std::time::Duration = std::time::Duration::from_secs(900);
-/// The options that the documentation recommends for launches. The time stamp is later than 1970,
-/// since some tools refuse files from that year.
+/// The options that the documentation recommends for launches. The time stamp is not in 1970, since
+/// some tools refuse files from that year.
 const MKFS: [&str; 5] = [
     "--quiet",
     "-zlz4hc",
@@ -57,7 +57,7 @@ struct Mark {
     command: Vec<String>,
 }
 
-/// Where images are kept, unless the user names a directory.
+/// The directory in which images are kept, unless the user names another.
 pub(super) fn default_directory() -> PathBuf {
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache"));
@@ -67,7 +67,7 @@ pub(super) fn default_directory() -> PathBuf {
         .join("erofast-suite")
 }
 
-/// Checks the directory, since commands that are kept there are run.
+/// Checks the owner and mode of the directory, since commands that are kept there are run.
 ///
 /// # Errors
 /// Fails if another user could have put commands there.
@@ -83,8 +83,8 @@ pub(super) fn check_directory(directory: &Path) -> Result<()> {
     Err(LabError::Usage(line))
 }
 
-/// Finds or makes the image of a part, below `directory`. The inner error says why this machine
-/// cannot have the image.
+/// Finds or makes the image of a part, below `directory`. The inner error says why the image cannot
+/// be made on this machine.
 pub(super) fn take_or_make(
     directory: &Path,
     part: &Part,

@@ -9,9 +9,9 @@ use std::process::{Command, Stdio};
 
 use crate::process::in_path;
 
-/// Directories that many distributions replace by symlinks into /usr.
+/// Directories that are symlinks into /usr on many distributions.
 const LINKED: [&str; 6] = ["bin", "sbin", "lib", "lib32", "lib64", "libx32"];
-/// Maximum depth of directories; a deeper one must be in a loop of symlinks.
+/// Maximum depth of directories: a deeper one must be part of a loop of symlinks.
 const DEEPEST: usize = 24;
 
 /// A directory that becomes the root directory of a program.
@@ -39,7 +39,8 @@ impl Tree {
         &self.root
     }
 
-    /// Adds a file of the machine at the path by which programs know it; symlinks are followed.
+    /// Adds a file of the machine at the path by which programs know it; symlinks to it are
+    /// followed.
     pub(super) fn file(&self, path: &Path) -> io::Result<()> {
         let to = self.place(path)?;
         if to.exists() {
