@@ -8,8 +8,8 @@ use tempfile::TempDir;
 
 use crate::failure::fails;
 
-/// Launches of two engines, the second one faster, with the fields of an early version. The stored
-/// verdict does not match the samples.
+/// Launches of two engines, the second one faster, with the fields of a report from an early
+/// version. The stored verdict does not match the samples.
 fn launches(valid: bool, kernel: &str) -> Value {
     let engine = |name: &str, launch_us: u32, against: Value| {
         let sample = |k: u32| {

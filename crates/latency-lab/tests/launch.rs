@@ -38,7 +38,7 @@ fn options(engines: &[&str], script: &str) -> LaunchOptions {
         iterations: 2,
         load: LoadChoice::None,
         timeout: Duration::from_secs(60),
-        // Tests share the machine with a build, and judging other programs is not their purpose.
+        // The tests may run beside a build, and they are not about the CPU time of other programs.
         foreign_limit: 1.0,
         ..LaunchOptions::default()
     }

@@ -1,4 +1,4 @@
-//! The page of a launch experiment in a real browser. Nothing overflows on a phone or a large
+//! Tests the page of a launch experiment in a real browser: nothing overflows on a phone or a large
 //! screen, the page follows the browser's choice of light or dark, and it fetches nothing. Needs
 //! chromium; skips with a line if it is missing.
 //!

@@ -21,7 +21,7 @@ fn options(line: &[&str], names: &[&str], scans: &[&str]) -> LaunchOptions {
         iterations: 2,
         load: LoadChoice::None,
         timeout: Duration::from_secs(60),
-        // Tests share the machine with a build.
+        // The tests may run beside a build.
         foreign_limit: 1.0,
         ..LaunchOptions::default()
     }

@@ -293,15 +293,16 @@ fn why(why: Why, kernel_keeps_cpu: Option<bool>) -> &'static str {
             "the owner of a mutex ran for a more urgent thread blocked on it (proxy execution)"
         }
         (Why::NotPreempted, Some(true)) => {
-            "real-time, behind one normal thread: kernel code, which this kernel does not \
-             preempt, or no budget left"
+            "real-time, behind one normal thread, which ran kernel code that this kernel does \
+             not preempt, or no real-time budget was left"
         }
         (Why::NotPreempted, Some(false)) => {
-            "real-time, behind one normal thread: kernel code with preemption off, or no budget \
-             left"
+            "real-time, behind one normal thread, which had turned preemption off in the kernel, \
+             or no real-time budget was left"
         }
         (Why::NotPreempted, None) => {
-            "real-time, behind one normal thread: kernel code without preemption, or no budget left"
+            "real-time, behind one normal thread, which could not be preempted in the kernel, or \
+             no real-time budget was left"
         }
         (Why::NotMoved, _) => "another CPU was idle, but the scheduler did not move it",
     }

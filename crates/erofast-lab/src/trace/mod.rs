@@ -272,16 +272,16 @@ fn validity(
     let missing = report.missing_of(filter);
     if missing.switches > 0 {
         note(format_args!(
-            "{file}: the kernel did not record {}, so the waits that end there are not in the \
-             figures (these threads have {})",
+            "{file}: the kernel did not record {} of the selected threads: waits that end with a \
+             missing switch are not in the figures, which have {}",
             units::count(missing.switches, "switch"),
             units::count(missing.waits, "wait")
         ));
     }
     if missing.unexplained > 0 {
         note(format_args!(
-            "{file}: {} after a sleep without a wake-up in the trace, compared with {}: record \
-             sched_waking too",
+            "{file}: {} after a sleep, but the trace does not show the wake-up (the figures have \
+             {}): record sched_waking too",
             match missing.unexplained {
                 1 => "a thread ran once".into(),
                 times => format!("threads ran {times} times"),

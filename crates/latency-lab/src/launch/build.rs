@@ -110,7 +110,7 @@ fn queue_source(side: &Side) -> &'static str {
     match side.engine.as_ref().map(Engine::is_kernel) {
         None => {
             "from queueing a work item to its start, for items queued by the command's threads, \
-             and by kernel workers executing those"
+             and by kernel workers that executed such items"
         }
         Some(true) => {
             "from queueing a work item to its start, both in the trace (workqueue_* and, for \
@@ -152,8 +152,8 @@ fn starved(engines: &[EngineReport]) -> Vec<String> {
     };
     let line = |engine: &EngineReport| {
         format!(
-            "{} leaves the load {:.0} % of the CPU time, {name} leaves it {:.0} %: part of its \
-             gain is the load's loss",
+            "{} leaves the load {:.0} % of the CPU time, {name} leaves it {:.0} %: part of \
+             what the former gains is the load's loss",
             engine.label(),
             engine.load_share.unwrap_or_default() * 100.0,
             most * 100.0
@@ -354,7 +354,7 @@ mod tests {
             report.compute();
             [report.engines[0].load_share, report.engines[0].idle_share]
         };
-        assert_eq!(shares(&mut report, "fio"), [None; 2], "of an early version");
+        assert_eq!(shares(&mut report, "fio"), [None; 2], "from an early version");
         report.engines[0].samples[0].load_us = 3000.0;
         report.engines[0].samples[1].idle_us = 600.0;
         assert_eq!(shares(&mut report, "fio"), [Some(0.5), Some(0.1)]);

@@ -410,9 +410,10 @@ const LEGEND: &str = "\
 launch time   how long the measured program ran; allocation: CPU time that the allocating threads
               spent getting pages
 requests      allocations of a buffer during the measured program
-CPU, clock    time that the allocating threads spent on them; share: of the CPU time without a pool
+CPU, clock    CPU time and elapsed time that the allocating threads spent on them; share: the CPU
+              time as a fraction of that without a pool
 reclaims      how often an allocation had to reclaim memory
-p95, most     pages in use after 95 % of the allocations, and after any
+p95, most     most pages in use after 95 % of the allocations, and after all of them
 RSS           the daemon's peak resident memory
 ";
 

@@ -273,7 +273,7 @@ impl RecordingsReport {
         let rows = self.rows.iter().filter(|row| !row.valid).count();
         (rows > 0).then(|| {
             format!(
-                "!: not compared: {}, too many events of these threads are missing",
+                "! not compared, {}: too many events of these threads are missing",
                 count(rows, "row")
             )
         })

@@ -12,8 +12,8 @@ const TOOLS: usize = 40;
 /// The data file in the tree, for tools that read a file.
 const DATA: &str = "/data/text";
 
-/// Tools of a small system, each with its command line in the script; the first forty that are
-/// installed are used.
+/// Tools of a small system, each with its command line in the script; the first forty that work on
+/// this machine are used.
 const CANDIDATES: &str = "\
 cat /data/text; head -n 3 /data/text; tail -n 3 /data/text; wc /data/text; sort /data/text; \
 uniq /data/text; cut -c 1-10 /data/text; tr -d x; sed s/a/b/ /data/text; \

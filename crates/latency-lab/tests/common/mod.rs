@@ -20,7 +20,7 @@ pub fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Prints the line that `make test` counts.
+/// Prints the line by which `make test` counts skipped tests.
 pub fn skipped(why: impl std::fmt::Display) {
     println!("skipped: {why}");
 }
