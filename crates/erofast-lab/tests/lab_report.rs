@@ -1,4 +1,5 @@
-//! `erofast lab report`: from the JSON of a run to its answer, its page and its samples.
+//! Tests of `erofast lab report`, which makes the answer, the page and the samples of a run from
+//! its JSON.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};

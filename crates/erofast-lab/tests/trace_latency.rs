@@ -88,7 +88,7 @@ fn an_invalid_trace_prints_its_figures_and_exits_with_1() {
 
 #[test]
 fn rows_have_a_validity_of_their_own() {
-    // 200 waits of b, and one wait of c, for which a switch on another CPU is missing.
+    // There are 200 waits of b and one wait of c. For c, a switch on another CPU is missing.
     let line = |us: u64, cpu: u32, by: &str, fields: &str| {
         format!("    {by} [00{cpu}] d..2. 2.{us:06}: {fields}\n")
     };
@@ -162,7 +162,7 @@ fn notices_reach_the_user() {
 fn waits_are_counted_by_length_and_kind() {
     let text = latency(&[]);
     assert!(text.contains("Waits by length:"), "{text}");
-    // 3 us is between 2^11 and 2^12 ns, 100 us between 2^16 and 2^17 ns.
+    // 3 us is between 2^11 and 2^12 ns, and 100 us is between 2^16 and 2^17 ns.
     assert_eq!(
         words(&text, " 2.0 us to").join(" "),
         format!("2.0 us to 4.1 us 1 0 {}", "#".repeat(20))

@@ -1,5 +1,5 @@
-//! A recording shows the requests of a mount on separate tracks. Needs root, tracefs and /dev/fuse;
-//! prints what it skips.
+//! Tests that a recording shows the requests of a mount on separate tracks. The test needs root,
+//! tracefs and /dev/fuse; if one is missing, it prints that it was skipped.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

@@ -67,21 +67,21 @@ pub enum Shape {
     Flag,
     /// Text.
     Text,
-    /// One of these words.
+    /// A text that is one of these words.
     Words(&'static [&'static str]),
-    /// The inner type, null, or no field at all.
+    /// A value of this type or null, or the field is absent.
     Optional(&'static Shape),
-    /// Several values.
+    /// A list of values of this type.
     List(&'static Shape),
-    /// Values by name.
+    /// An object with any names, whose values have this type.
     Map(&'static Shape),
-    /// The fields of a struct.
+    /// An object with these fields.
     Part(&'static [Figure]),
 }
 
 /// A type that can be a figure or contain figures.
 pub trait Shaped {
-    /// Its type in JSON.
+    /// The type in JSON.
     const SHAPE: Shape;
 }
 
@@ -110,7 +110,7 @@ impl<K, T: Shaped> Shaped for BTreeMap<K, T> {
     const SHAPE: Shape = Shape::Map(&T::SHAPE);
 }
 
-/// A pair of numbers is a list.
+/// A pair of numbers becomes a list.
 impl<A: Shaped, B> Shaped for (A, B) {
     const SHAPE: Shape = Shape::List(&A::SHAPE);
 }
@@ -145,7 +145,7 @@ macro_rules! figures {
             }
         }
 
-        /// The counters of one thread, or of all threads.
+        /// The counters of one thread, or those that all threads share.
         #[derive(Debug, Default)]
         $counters_vis struct $counters {
             $($(#[$($meta)*])* $counter_vis $counter: std::sync::atomic::AtomicU64,)*

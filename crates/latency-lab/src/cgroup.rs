@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::mounts::Mount;
 use crate::process::cgroup;
 
-/// A mounted hierarchy, and this process's group in it.
+/// A mounted hierarchy of cgroups, and this process's group in it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Hierarchy {
     pub(crate) top: PathBuf,

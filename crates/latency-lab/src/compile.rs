@@ -23,10 +23,10 @@ pub(crate) fn command(compiler: &str) -> Vec<String> {
     let words = [
         compiler,
         "-quiet",
-        // Leaves out even stdc-predef.h, which cc1 includes by default.
+        // Without this, cc1 would include stdc-predef.h.
         "-nostdinc",
         "-fsyntax-only",
-        // Otherwise cc1 opens program.s in its directory, which is not writable.
+        // Without this, cc1 would create program.s in its directory, which is not writable.
         "-o",
         "-",
         "/program.c",

@@ -36,7 +36,7 @@ pub struct Environment {
     pub cpu_model: Option<String>,
     /// The frequency governors of the CPUs, if any.
     pub governor: Option<String>,
-    /// Whether CPUs share cores: the kernel's "on", "off", "notsupported" or the like.
+    /// Whether CPUs share cores, in the kernel's words: "on", "off", "notsupported" and others.
     pub smt: Option<String>,
     /// CPUs that the scheduler leaves alone (`isolcpus`), in the kernel's list format.
     pub isolated_cpus: Option<String>,
@@ -59,7 +59,7 @@ pub struct Environment {
     /// The period of `sched_rt_runtime_us`.
     pub sched_rt_period_us: Option<i64>,
     /// The kernel's preemption model: "none", "voluntary", "full", "lazy" or "rt"; "dynamic" if it
-    /// is chosen at boot and unknown.
+    /// is chosen at boot and cannot be determined.
     pub preemption: Option<String>,
     /// Whether a thread that is blocked on a mutex may lend its turn to the owner (Linux 6.17);
     /// none if unknown, and in reports from early versions.
@@ -81,7 +81,7 @@ pub struct Environment {
     pub cgroup_quota_us: Option<i64>,
     /// The period of `cgroup_quota_us`.
     pub cgroup_period_us: Option<i64>,
-    /// How long the quota of `cgroup_quota_us` throttled threads during the run, summed over all
+    /// How long the quota in `cgroup_quota_us` throttled threads during the run, summed over all
     /// CPUs.
     pub cgroup_throttled_us: Option<u64>,
     /// Load averages over 1, 5 and 15 minutes, before the run started its own load.
@@ -92,7 +92,7 @@ pub struct Environment {
     pub memory_available_kib: Option<u64>,
     /// Whether the kernel offers FUSE over io_uring.
     pub fuse_uring_enabled: Option<String>,
-    /// Programs involved, with the versions that they print.
+    /// The programs involved, each with the version that it prints.
     pub programs: BTreeMap<String, String>,
     /// The measured image, if one is measured.
     #[serde(default, skip_serializing_if = "Image::is_none")]
@@ -100,7 +100,7 @@ pub struct Environment {
     /// CPU time at the beginning of the run.
     #[serde(skip)]
     begun: Option<Machine>,
-    /// The quota, and how long it had throttled threads before the run.
+    /// The quota, and how long it had already throttled threads when the run began.
     #[serde(skip)]
     quota: Option<(Quota, u64)>,
 }
@@ -195,7 +195,7 @@ impl Environment {
         list.trim().split(',').map(count).sum()
     }
 
-    /// Machine, settings and date in one line, to be quoted with a table.
+    /// Machine, settings and date in one line, which should be quoted with a table.
     pub fn line(&self) -> String {
         let release = self.kernel.split(' ').next().unwrap_or_default();
         let autogroup = self.sched_autogroup_enabled.map(|on| on != 0);
@@ -277,11 +277,11 @@ fn version(program: &Path) -> Option<String> {
     Some(lines.find(|line| !line.is_empty())?.to_owned())
 }
 
-/// Seconds since 1970 in the format of RFC 3339. Years begin in March here, so that a leap day
-/// comes last.
+/// Seconds since 1970 in the format of RFC 3339. The calculation lets years begin in March, so that
+/// a leap day is the last day of a year.
 fn date(seconds: i64) -> String {
     let (days, rest) = (seconds.div_euclid(86400), seconds.rem_euclid(86400));
-    let day = days + 719_468; // since 1 March of the year 0
+    let day = days + 719_468; // days since 1 March of the year 0
     let (era, day) = (day.div_euclid(146_097), day.rem_euclid(146_097));
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
     let day = day - (365 * year + year / 4 - year / 100);

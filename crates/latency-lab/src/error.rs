@@ -12,7 +12,7 @@ pub enum LabError {
     EngineMissing {
         /// The engine, as requested.
         engine: String,
-        /// The missing requirement, and the remedy.
+        /// The missing requirement, with a remedy.
         reason: String,
     },
     /// Mounting failed although the engine is available.
@@ -25,14 +25,14 @@ pub enum LabError {
         /// The last line that the engine printed, or the system's reason.
         reason: String,
     },
-    /// The process that serves the mount ended while it was needed.
+    /// The process that served the mount ended while it was still needed.
     #[error("engine {engine}: its process {pid} ended during the experiment ({how}){}", dash(.last_line))]
     EngineDied {
         /// The engine, as requested.
         engine: String,
-        /// ID of the process that served the mount.
+        /// PID of the process that served the mount.
         pid: u32,
-        /// Exit status or signal.
+        /// The process's exit status, or the signal that killed it.
         how: String,
         /// Last line of its standard error, possibly empty.
         last_line: String,
@@ -101,7 +101,7 @@ impl<T, E: Into<io::Error>> Doing<T> for Result<T, E> {
 }
 
 impl LabError {
-    /// Adds a remedy if the failed command was launched without an engine.
+    /// Adds a remedy to the error of a command that was launched without an engine.
     pub(crate) fn with_remedy(mut self, remedy: &str) -> Self {
         if let Self::Program { engine, how, .. } = &mut self
             && engine.is_empty()

@@ -1,5 +1,5 @@
 //! The parts that the reports of all experiments share, and their text. Text, page and exports are
-//! made from these parts alone.
+//! made only from these parts.
 
 use crate::environment::Environment;
 use crate::figure::{Figure, tally};
@@ -30,7 +30,7 @@ pub(crate) struct Findings {
     pub(crate) details: Vec<Table>,
     /// Notes on the limits of the figures.
     pub(crate) notes: Vec<String>,
-    /// An explanation of the tables.
+    /// Text that explains the tables.
     pub(crate) legend: String,
     /// Additional charts for the page.
     pub(crate) drawings: String,
@@ -39,7 +39,7 @@ pub(crate) struct Findings {
 }
 
 impl Findings {
-    /// Text that must stay with a table that is quoted alone.
+    /// Text that belongs to a table even if the table is quoted alone.
     pub(crate) fn caption(&self) -> String {
         let valid = if self.is_valid() {
             "valid"

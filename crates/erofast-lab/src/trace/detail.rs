@@ -11,16 +11,17 @@ use sched_trace::{Policy, Trace, sleeps};
 
 use super::table::length;
 
-/// Number of blocking threads that are listed.
+/// Maximum number of blocking threads to list.
 const BLOCKERS: usize = 5;
 
-/// Number of interrupted threads that are listed.
+/// Maximum number of interrupted threads to list.
 const INTERRUPTED: usize = 3;
 
 /// Length of the longest bar of the histogram, in characters.
 const BAR: u64 = 40;
 
-/// Prints a histogram of the lengths of waits: rows of doubling length, with bars.
+/// Prints a histogram of the lengths of waits: each row covers waits up to twice as long as the row
+/// before, and has a bar.
 pub fn lengths(report: &Report, filter: &Filter<'_>) -> anyhow::Result<()> {
     let of = |kind: WaitKind| {
         let waits = report.accepted(filter).filter(|wait| wait.kind == kind);
@@ -92,7 +93,7 @@ pub fn unfinished(report: &Report, filter: &Filter<'_>, count: usize) -> anyhow:
     Ok(())
 }
 
-/// Length and beginning of a wait, such as " 3.252 ms from 1333.260942 s".
+/// The length and the beginning of a wait, such as " 3.252 ms from 1333.260942 s".
 fn span(wait: &Wait) -> String {
     let begin = wait.start_ns as f64 / 1e9;
     format!(
@@ -171,7 +172,7 @@ pub fn elsewhere(trace: &Trace, report: &Report, filter: &Filter<'_>) -> anyhow:
     Ok(())
 }
 
-/// Prints the quotas that throttled threads, with the waits that include the throttled time.
+/// Prints the quotas that throttled threads, each with the waits that include the throttled time.
 pub fn quotas(trace: &Trace, report: &Report, filter: &Filter<'_>) -> anyhow::Result<()> {
     for quota in sched_trace::quotas::quotas(trace, report, filter) {
         outln!("\nQuota of the group {}.", quota.quota);

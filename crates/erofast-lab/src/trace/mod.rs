@@ -44,7 +44,6 @@ fn of_buffer(error: sched_trace::Error, kib: usize) -> anyhow::Error {
     }
 }
 
-/// Runs `erofast trace record`.
 pub fn record(args: &TraceRecordArgs) -> anyhow::Result<Outcome> {
     crate::lab::writable_file(&args.output)?;
     let options = RecordOptions {
@@ -105,7 +104,6 @@ fn summarize(trace: &Trace, requests: &str, args: &TraceRecordArgs) {
     }
 }
 
-/// Runs `erofast trace latency`.
 pub fn latency(args: &TraceLatencyArgs) -> anyhow::Result<Outcome> {
     let pattern = args.matching.as_deref().map(input::pattern).transpose()?;
     let trace = input::open(&args.file)?;
@@ -129,7 +127,7 @@ pub fn latency(args: &TraceLatencyArgs) -> anyhow::Result<Outcome> {
         name: pattern.is_some().then_some(&matches),
         pids: (!args.pids.is_empty()).then_some(&pids),
         cpus: (!args.cpus.is_empty()).then_some(&cpus),
-        // The JSON has threads and work queues side by side.
+        // The JSON has both threads and work queues, whatever a row of the table is.
         items: args.by == By::Workqueue && !args.json,
     };
     let moments = [("--from", args.from), ("--to", args.to)];

@@ -1,12 +1,13 @@
 //! The table of `erofast trace latency`: at most 100 columns, or all figures with `--wide`.
 //!
-//! Columns of numbers have fixed widths, so `format!` is enough and no crate for tables is needed.
+//! All columns of numbers have fixed widths, so `format!` is enough, and no crate for tables is
+//! needed.
 
 use erofast_cli::{By, Sort, TraceLatencyArgs, units};
 use sched_trace::latency::{Filter, Group, GroupBy, Report};
 use sched_trace::stats::Summary;
 
-/// Width of the names. A longer name gets its own line.
+/// Width of the column of names. A longer name gets its own line.
 const NAME: usize = 24;
 const WIDE_NAME: usize = 44;
 

@@ -1,4 +1,4 @@
-//! `erofast trace latency --why TASK`: the longest chains that a thread waited for, drawn as text.
+//! `erofast trace latency --why TASK`: draws the longest chains that a thread waited for, as text.
 
 use anyhow::{bail, ensure};
 use erofast_cli::Outcome;
@@ -10,7 +10,7 @@ use sched_trace::{Notice, Trace};
 use super::detail::class;
 use super::table::length;
 
-/// Number of chains that are drawn.
+/// Maximum number of chains to draw.
 const CHAINS: usize = 3;
 
 /// Number of activities that are printed for each time a thread runs.
@@ -99,7 +99,7 @@ fn renamed(report: &Report, chain: &Chain) -> String {
 /// Each step of a chain: its time from the beginning of the chain, its thread, and its action.
 pub fn lines(report: &Report, chain: &Chain) -> Vec<[String; 3]> {
     let mut lines = Vec::new();
-    // A waker's own wait may have begun before the chain.
+    // If the waker had to wait itself, that wait may have begun before the chain.
     let after = |ns: u64| match chain.start_ns.checked_sub(ns) {
         Some(before) if before > 0 => format!("-{}", length(before as f64 / 1e3)),
         _ => length(ns.saturating_sub(chain.start_ns) as f64 / 1e3),

@@ -57,7 +57,7 @@ pub(super) fn mount(
     }
     let mut mounted = Mounted::new(engine, point);
     (mounted.daemon, mounted.web) = (Some(daemon), web);
-    // The first lookup of the root waits until the daemon serves.
+    // A lookup of the root directory returns only once the daemon serves requests.
     if let Err(reason) = fs::symlink_metadata(point) {
         mounted.check()?;
         return Err(fault(reason.to_string()));
@@ -88,8 +88,8 @@ impl Ready {
     }
 }
 
-/// If `erofast mount` does not know an option, it exits with status 2. This is a usage error of the
-/// lab as well.
+/// If `erofast mount` does not know an option, it exits with status 2. That makes it a usage error
+/// of the lab as well.
 fn ended(engine: &Engine, status: ExitStatus, error: LabError) -> LabError {
     match (engine.mount_options(), status.code()) {
         (Some(_), Some(2)) => LabError::Usage(error.to_string()),
@@ -101,7 +101,7 @@ fn last_output(daemon: &Child, status: ExitStatus) -> String {
     let how = End::Exited(status).describe();
     match daemon.last_line() {
         line if line.is_empty() => format!("{how} before it was mounted"),
-        // The program's name is removed, since the error contains it anyway.
+        // The program's name is removed, since the error names the engine anyway.
         line => line.strip_prefix("erofast: ").unwrap_or(&line).to_owned(),
     }
 }
@@ -126,7 +126,7 @@ fn command(engine: &Engine, site: &Site, point: &Path, web: Option<&Web>) -> Com
         command.arg("-f");
     } else {
         command.args(["mount", "-f", "-o", READY_OPTION]);
-        // NOTIFY_SOCKET belongs to the lab's own supervisor.
+        // NOTIFY_SOCKET, if set, is meant for the lab itself.
         command.env_remove("NOTIFY_SOCKET");
     }
     if let Some(options) = engine.mount_options() {

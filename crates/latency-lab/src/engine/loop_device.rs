@@ -1,4 +1,4 @@
-//! Loop devices of images.
+//! Attaches images to loop devices, and detaches them.
 
 use std::path::{Path, PathBuf};
 

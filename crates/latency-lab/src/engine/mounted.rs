@@ -36,7 +36,7 @@ impl Mounted {
         }
     }
 
-    /// The amounts fetched, if the image is at a URL.
+    /// What was fetched, if the image is at a URL.
     pub fn fetched(&self) -> Option<Fetched> {
         self.web.as_ref().map(|web| web.server.fetched())
     }
@@ -55,7 +55,7 @@ impl Mounted {
         Some(below.find(serves).unwrap_or(started))
     }
 
-    /// The current threads that serve the mount: those of the daemon and of the processes it
+    /// The threads that currently serve the mount: those of the daemon and of the processes that it
     /// started.
     pub fn threads(&self) -> Vec<u32> {
         let Some(daemon) = &self.daemon else {
@@ -101,7 +101,7 @@ impl Mounted {
         }
     }
 
-    /// Unmounts the image and ends its daemon; returns the first error.
+    /// Unmounts the image, ends its daemon and unloads the module; returns the first error.
     pub fn unmount(mut self) -> Result<()> {
         self.release()
     }

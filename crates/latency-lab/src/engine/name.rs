@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::link::Link;
 use crate::LabError;
 
-/// Something that can mount an image.
+/// A way to mount an image.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Engine {
     /// The kernel's EROFS, file-backed: mount(2) with the file itself as the source.
@@ -33,10 +33,10 @@ pub enum Engine {
     },
 }
 
-/// A module file and how to load it.
+/// A module file, and how to load it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Module {
-    /// Name in reports.
+    /// The name of the module in reports.
     pub name: String,
     /// The file, uncompressed.
     pub path: PathBuf,

@@ -40,7 +40,7 @@ impl Image {
         })
     }
 
-    /// Whether no image is measured.
+    /// Whether the run measures no image.
     pub(super) fn is_none(&self) -> bool {
         self.path.is_empty() && self.sha256.is_empty()
     }

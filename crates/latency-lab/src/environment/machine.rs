@@ -24,7 +24,7 @@ pub(super) fn governors() -> Option<String> {
     (!names.is_empty()).then(|| names.join(", "))
 }
 
-/// State of sched_ext, and the loaded scheduler.
+/// The state of sched_ext, with the name of the loaded scheduler, if any.
 pub(super) fn sched_ext() -> Option<String> {
     let state = line("/sys/kernel/sched_ext/state")?;
     let name = line("/sys/kernel/sched_ext/root/ops").map(|name| format!(": {name}"));

@@ -10,12 +10,12 @@ pub(crate) use words::{amount, count, judged, medians, percent, tally, verdict};
 
 use crate::statistics::{Comparison, Summary, compare};
 
-/// A measured quantity, or a test.
+/// A measured quantity or a test, with the samples of each row.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Figure {
     /// "launch time".
     pub(crate) name: String,
-    /// The subject of the figure, if the name alone does not say it.
+    /// What the figure measures, if the name alone does not say it.
     pub(crate) of: &'static str,
     /// Unit of the samples.
     pub(crate) unit: String,

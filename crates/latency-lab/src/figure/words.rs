@@ -191,8 +191,8 @@ fn interval(comparison: &Comparison, unit: &str) -> Option<String> {
     percent.or(comparison.interval.map(plain))
 }
 
-/// The range that remains possible if no difference is shown. None if it excludes zero: it would
-/// look like a claim, and a run that is not valid makes none.
+/// The range that remains possible if no difference is shown. None if the range excludes zero: it
+/// would look like a claim, and a run that is not valid makes no claims.
 fn possible(comparison: &Comparison, unit: &str) -> Option<String> {
     let contains_zero = |it: Interval| it.low <= 0.0 && it.high >= 0.0;
     let of = comparison.interval_percent.or(comparison.interval)?;
@@ -313,7 +313,7 @@ mod tests {
         let mut lower = compare(&spread(100.0, 20.0), &spread(60.0, 15.0));
         let claim = judged(&lower, "us");
         assert!(claim.starts_with("lower, -"), "{claim}");
-        // As in a report that is not valid.
+        // This is the verdict in a report that is not valid.
         lower.verdict = Verdict::NotShown;
         assert_eq!(judged(&lower, "us"), "inconclusive");
         assert!(verdict(&lower, "us").starts_with("inconclusive, p "));

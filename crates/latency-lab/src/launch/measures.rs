@@ -20,7 +20,7 @@ pub enum Experiment {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Measure {
     pub(super) name: &'static str,
-    /// The subject of the figure, if the name alone does not say it.
+    /// What the figure measures, if the name alone does not say it.
     pub(super) of: &'static str,
     pub(super) unit: &'static str,
     pub(super) value: fn(&Sample) -> f64,

@@ -88,7 +88,7 @@ pub struct Sample {
     pub seen_us: f64,
     /// Time from the start of mounting until programs can use the mount.
     pub mount_us: f64,
-    /// Amounts fetched until the end of the launch, if the image is at a URL.
+    /// What was fetched until the end of the launch, if the image is at a URL.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fetched: Option<Fetched>,
     /// The launch's timeline; kept only for the launch with the median scheduling latency and the

@@ -136,8 +136,8 @@ pub fn compare_rounds(first: &[(usize, f64)], second: &[(usize, f64)]) -> Compar
     Comparison::new(shifts, scale, Spread::of_rounds(&first, &second))
 }
 
-/// Samples with their rounds. If the rounds are unknown, as in reports from early versions, the first
-/// sample is assigned to the first round, and so on.
+/// Pairs the samples with their rounds. If the rounds are unknown, as in reports from early
+/// versions, the first sample is assigned to the first round, and so on.
 pub(crate) fn in_rounds(rounds: &[usize], samples: &[f64]) -> Vec<(usize, f64)> {
     let known = rounds.len() == samples.len();
     let round = |at: usize| if known { rounds[at] } else { at };
