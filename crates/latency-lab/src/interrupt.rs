@@ -34,8 +34,8 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// A flag that only [`Interrupt::ask`] sets: for tests and for callers that handle signals
-    /// themselves.
+    /// A flag that only [`Interrupt::ask`] sets: it is for tests, and for callers that handle
+    /// signals themselves.
     pub fn never() -> Self {
         Interrupt {
             asked: Arc::new(AtomicBool::new(false)),

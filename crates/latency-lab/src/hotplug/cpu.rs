@@ -22,7 +22,7 @@ pub(super) struct Cpu {
 }
 
 impl Cpu {
-    /// Finds the requested CPU, or the last online CPU that can go offline.
+    /// Finds the requested CPU or, if none is requested, the last online CPU that can go offline.
     pub(super) fn find(asked: Option<u32>) -> Result<Cpu> {
         need_root("lab hotplug: taking a CPU offline needs root")?;
         let can_go =
@@ -106,7 +106,7 @@ mod tests {
         let mut keeper = keeper(&switch).unwrap();
         assert!(keeper.try_wait().unwrap().is_none());
         assert_eq!(fs::read(&switch).unwrap(), b"0");
-        // Closes the pipe, as the kernel does when a process is killed.
+        // Closes the pipe, as the kernel would if the lab were killed.
         drop(keeper.stdin.take());
         assert!(keeper.wait().unwrap().success());
         assert_eq!(fs::read(&switch).unwrap(), b"1\n");

@@ -1,4 +1,5 @@
-//! The cycles: the CPU goes offline and comes back, and its worker must be pinned to it again.
+//! Runs the cycles: in each, the CPU goes offline and comes back, and its worker must be pinned to
+//! it again.
 
 use std::path::Path;
 use std::process::Command;
@@ -23,7 +24,7 @@ const PIN: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Seed of the places that are read and of the lengths of the pauses.
 const SEED: u64 = 1;
-/// Longest time that the CPU stays offline or online.
+/// Maximum time for which the CPU stays offline or online, in milliseconds.
 const STAY_MS: usize = 80;
 
 #[derive(Debug, Default)]

@@ -2,8 +2,8 @@
 //! byte may be wrong, and the worker of that CPU must be pinned to it again.
 //!
 //! To force every read to reach the engine, its range is first dropped from the page cache. The
-//! bytes read are compared with those that the kernel's own EROFS returns, if available, otherwise
-//! with those read from the same mount before the first cycle.
+//! bytes are compared with those that the kernel's own EROFS returns or, if it is not available,
+//! with those that `engine` returned before the first cycle.
 
 mod cpu;
 mod cycles;

@@ -21,7 +21,7 @@ use crate::process::DaemonMemory;
 use crate::read::Content;
 use crate::{Interrupt, LabError, Result};
 
-/// Limit on the bytes kept in memory for comparison.
+/// Maximum number of bytes that are kept in memory for comparison.
 const REFERENCE: u64 = 64 << 20;
 /// Largest read.
 const LONGEST: u64 = 128 << 10;
@@ -68,7 +68,7 @@ impl Reference {
         Err(last.unwrap_or_else(|| LabError::Usage(format!("engine {engine}: cannot mount"))))
     }
 
-    /// The engine that the reference was read from.
+    /// The engine through which the reference was read.
     pub(super) fn source(&self) -> &str {
         &self.source
     }
@@ -84,14 +84,14 @@ fn contents(point: &Path) -> io::Result<Vec<(PathBuf, Vec<u8>)>> {
     parts.into_iter().map(read).collect()
 }
 
-/// Counts of all cycles, in each of which a CPU goes offline and comes back.
+/// The counts of all cycles. In each cycle, a CPU goes offline and comes back.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct HotplugCounts {
     /// Completed cycles.
     pub cycles: usize,
     /// Reads issued.
     pub requests: u64,
-    /// Reads that failed or never returned, and launches that failed.
+    /// Number of reads that failed or never returned, and of launches that failed.
     pub lost: u64,
     /// Number of wrong bytes in all reads.
     pub wrong_bytes: u64,

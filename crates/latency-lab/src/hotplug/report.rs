@@ -19,7 +19,7 @@ pub struct HotplugReport {
     #[serde(flatten)]
     pub counts: HotplugCounts,
     /// Whether the CPU's worker was pinned to it again after every cycle; none if the engine has no
-    /// thread of that name.
+    /// such worker.
     pub repinned: Option<bool>,
     /// Whether all cycles were completed, no request was lost, no byte was wrong, and the worker
     /// was always pinned again.
@@ -28,7 +28,7 @@ pub struct HotplugReport {
     pub engine: String,
     /// The CPU that went offline.
     pub cpu: u32,
-    /// The engine that the reference was read from.
+    /// The engine through which the reference was read.
     pub reference: String,
     /// Number of threads that read.
     pub readers: usize,

@@ -1,8 +1,8 @@
-//! Scales of a chart: positions of values, and ticks.
+//! The scale of a chart: the positions of values, and the ticks.
 
 /// If the ratio of the largest to the smallest value exceeds this, the axis is logarithmic.
 const WIDE: f64 = 20.0;
-/// Approximate number of ticks that a narrow chart has room for.
+/// Approximate number of ticks for which a narrow chart has room.
 const TICKS: f64 = 5.0;
 
 /// A linear axis, which always includes zero, or a logarithmic axis, which cannot.

@@ -9,8 +9,8 @@ use super::{amount, escape, style, tick};
 use crate::figure::{Figure, Row, verdict};
 use crate::statistics::Comparison;
 
-/// Width in drawing units, which the page scales; it is small enough that text stays readable on a
-/// phone.
+/// Width of a chart in drawing units, which the page scales. It is small, so that text stays
+/// readable on a phone.
 pub(super) const WIDTH: f64 = 480.0;
 const LEFT: f64 = 52.0;
 const RIGHT: f64 = 24.0;

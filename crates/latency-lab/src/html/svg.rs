@@ -1,5 +1,5 @@
-//! The distributions of a launch experiment as one SVG file, for a documentation page. It follows
-//! the reader's choice of light or dark.
+//! The distributions of a launch experiment as one SVG file, for a documentation page. The drawing
+//! follows the reader's choice of light or dark mode.
 
 use std::fmt::Write;
 

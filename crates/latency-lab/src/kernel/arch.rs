@@ -17,7 +17,7 @@ pub enum Arch {
 impl Arch {
     const ALL: [Arch; 2] = [Arch::Amd64, Arch::Arm64];
 
-    /// The architecture of the host, if its Debian packages are known here.
+    /// The architecture of the host; an error if this module does not know its Debian packages.
     pub fn of_this_machine() -> Result<Arch> {
         let known = Arch::ALL.into_iter();
         let mut own = known.filter(|arch| arch.cpu() == std::env::consts::ARCH);
@@ -55,7 +55,7 @@ impl Arch {
         format!("/usr/bin/qemu-system-{}", self.cpu())
     }
 
-    /// QEMU's machine type, and its CPU model for an accelerator.
+    /// QEMU's machine type, and its CPU model if this accelerator is used.
     pub(super) fn machine(self, accelerator: &str) -> [&'static str; 2] {
         match (self, accelerator) {
             (Arch::Amd64, _) => ["q35", "max"],

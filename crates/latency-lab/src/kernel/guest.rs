@@ -80,7 +80,8 @@ fn experiment() -> Result<()> {
     result::write(&launch::run(&job.launch, &mut Console)?)
 }
 
-/// Whether FUSE mounts can use io_uring here; the kernel's command line enables it.
+/// Whether FUSE mounts can use io_uring in the machine. The kernel's command line enables it if the
+/// kernel supports it.
 fn has_io_uring() -> bool {
     let switch = fs::read_to_string("/sys/module/fuse/parameters/enable_uring");
     switch.is_ok_and(|text| text.trim() == "Y")

@@ -22,7 +22,8 @@ pub(super) struct Boot {
 /// Copies the host's part of the tree, our own programs. The arguments are these programs, each
 /// followed by its path in the tree. The host's libraries are copied to their usual places, since
 /// the programs execute themselves again. With LD_TRACE_LOADED_OBJECTS, any loader lists the
-/// libraries instead of starting the program. Programs for another CPU ($FOREIGN) are static.
+/// libraries instead of starting the program. Programs for another CPU ($FOREIGN) are static and
+/// need no libraries.
 const OWN: &str = r#"
 rm -rf tree
 mkdir -p tree

@@ -1,4 +1,4 @@
-//! The machine: QEMU, its console, and its shutdown.
+//! Runs the machine: QEMU, its console, and its shutdown.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -31,7 +31,7 @@ const UP: [Duration; 2] = [Duration::from_secs(30), Duration::from_secs(300)];
 const STOP_TIMEOUT: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(200);
 
-/// A machine that runs once.
+/// A machine, which runs only once.
 pub(super) struct Machine<'a> {
     pub(super) sandbox: &'a Sandbox,
     pub(super) work: &'a Work,
@@ -345,8 +345,8 @@ mod tests {
     use super::*;
     use crate::Silent;
 
-    /// Boots a machine that fails `failures` times and then works; returns whether it came up, and
-    /// how often it was booted.
+    /// Boots a machine that fails `failures` times and then works; returns whether the machine came
+    /// up, and how often it was booted.
     fn started(failures: usize, failed: fn(String) -> Failed) -> (bool, usize) {
         let mut starts = 0;
         let boot = |_: &mut dyn Progress| {

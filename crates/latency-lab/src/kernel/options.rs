@@ -40,11 +40,11 @@ pub struct KernelOptions {
     pub cpus: usize,
     /// Whether to use KVM if it works.
     pub accelerate: bool,
-    /// A directory in which packages and modules are kept and reused.
+    /// A directory in which packages and modules are kept, so that a later run can reuse them.
     pub work: Option<PathBuf>,
     /// The mirror of Debian's packages.
     pub mirror: String,
-    /// The suite of the kernel and of QEMU, such as "bookworm-backports" or "trixie".
+    /// The Debian suite of the kernel and of QEMU, such as "bookworm-backports" or "trixie".
     pub suite: String,
     /// After this time the machine begins no new round of launches, but it completes the current
     /// one.

@@ -19,8 +19,8 @@ pub(super) struct Programs {
 }
 
 impl Programs {
-    /// Finds the programs: this program and `options.erofast`, or, with `--programs` or for another
-    /// CPU, programs built by `make static`.
+    /// Finds the programs. They are this program and `options.erofast` or, with `--programs` or for
+    /// another CPU, programs that `make static` has built.
     pub(super) fn find(options: &KernelOptions) -> Result<Programs> {
         let foreign = options.arch != Arch::of_this_machine()?;
         let own = std::env::current_exe().doing("looking for", "this program")?;

@@ -1,4 +1,4 @@
-//! The report of the machine on its result disk: written by the guest, read by the host.
+//! The report on the machine's result disk, which the guest writes and the host reads.
 
 use std::fs;
 use std::path::Path;

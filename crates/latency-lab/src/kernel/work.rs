@@ -46,7 +46,7 @@ impl Work {
         Ok(path)
     }
 
-    /// The unpacked packages: a small Debian.
+    /// The root directory of the unpacked packages, which form a small Debian.
     pub(super) fn root(&self) -> PathBuf {
         self.path.join("root")
     }

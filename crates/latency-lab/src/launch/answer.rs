@@ -59,7 +59,7 @@ impl LaunchReport {
         )
     }
 
-    /// Launch times, and waits if they are known.
+    /// Tables of the launch times and, if they are known, of the waits.
     fn summary(&self, figures: &[Figure]) -> Vec<Table> {
         let waits = self.waits();
         let time = figures.first().map(|it| it.name.as_str());
@@ -353,7 +353,7 @@ fn commands(row: &EngineReport) -> Vec<(String, String)> {
         .collect()
 }
 
-/// The threads that waited most, as one line.
+/// The threads that waited most, with their waits, as one line.
 fn waiters(engine: &EngineReport) -> String {
     let word = |waits: &ThreadWaits| {
         let (comm, priority, total) = (&waits.comm, waits.priority, waits.total_us);

@@ -34,7 +34,7 @@ use super::program::{self, Items, Times};
 use super::requests::Requests;
 use super::sample::{Sample, ThreadWaits};
 
-/// The name of the kernel's per-CPU threads, before the CPU number.
+/// The beginning of the names of the kernel's per-CPU threads; the CPU number follows.
 const KTHREAD: &[u8] = b"erofs_worker/";
 /// Maximum time by which the lab may see the end of the program late, because the lab itself waits
 /// for a CPU. An end that the trace shows even earlier is ignored.
@@ -50,7 +50,7 @@ pub(super) struct Launch {
     /// Indices of the work items that each thread executed, ordered by time.
     works: HashMap<i32, Vec<usize>>,
     waiting: Waiting,
-    /// The times of the program's threads.
+    /// What all threads of the program did within the launch, added up.
     times: Times,
     elsewhere: Elsewhere,
     /// The CPUs on which the program may run.
@@ -285,8 +285,7 @@ impl Launch {
             Waiting::Kernel => {
                 let function = wait.function.map_or("", |name| self.report.names.get(name));
                 let kthread = self.owners.get(&wait.pid) == Some(&Owner::Kernel);
-                // Workers of daemons have the same names; only those of the kernel's mount count
-                // here.
+                // A daemon's workers have the same names, but only the kernel's own count here.
                 let decompresses = function.starts_with(DECOMPRESS)
                     || kthread && wait.comm.as_bytes().starts_with(KTHREAD);
                 decompresses && self.origins.of_item(self.work_of(wait)) != Origin::Other
@@ -326,12 +325,12 @@ impl Launch {
         inside.or(work(next))
     }
 
-    /// Whether a kernel work item decompresses, for any mount.
+    /// Whether a kernel work item decompresses, for whichever mount.
     fn decompresses(&self, work: &WorkRun) -> bool {
         self.report.names.get(work.function).starts_with(DECOMPRESS)
     }
 
-    /// Whether a work item decompressed during the launch, for any mount.
+    /// Whether a work item decompressed during the launch, for whichever mount.
     fn decompressed(&self, work: &WorkRun) -> bool {
         self.waiting == Waiting::Kernel
             && self.window().contains(&work.start_ns)

@@ -1,5 +1,5 @@
-//! How the CPUs spent the time of one launch, and when its program was off the CPU. Only time
-//! within the launch counts.
+//! How the CPUs spent the time of one launch, and when its program was off the CPU. Time outside
+//! the launch does not count.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -14,7 +14,7 @@ use super::owner::Owner;
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(super) struct Foreign {
     pub(super) total_us: f64,
-    /// The largest part: the name of a program, or [`OTHER_MOUNT`].
+    /// What used the largest part: the name of a program, or [`OTHER_MOUNT`].
     pub(super) most: String,
 }
 
@@ -104,7 +104,7 @@ impl CpuTime {
         }
         let most = foreign.iter().max_by(|a, b| a.1.total_cmp(b.1));
         time.foreign = Foreign {
-            // An empty sum is -0.
+            // Adding 0 turns -0, the sum of no numbers, into 0.
             total_us: foreign.values().sum::<f64>() + 0.0,
             most: most.map_or(String::new(), |(name, _)| name.clone()),
         };

@@ -72,7 +72,7 @@ impl Elsewhere {
     }
 
     pub(super) fn interrupted_us(&self) -> f64 {
-        // An empty sum is -0.
+        // Adding 0 turns -0, the sum of no numbers, into 0.
         self.interrupts.iter().map(|it| it.total_us).sum::<f64>() + 0.0
     }
 }

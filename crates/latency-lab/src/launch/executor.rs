@@ -38,7 +38,7 @@ const BUFFER_KIB: usize = 48 << 10;
 /// Launches programs. The load and the recorder run as long as it exists.
 pub(super) struct Launcher<'a> {
     options: &'a LaunchOptions,
-    /// None if nothing is mounted.
+    /// What the engines need to mount; none if nothing is mounted.
     site: Option<&'a Site>,
     pub(super) sides: Vec<Side>,
     points: &'a Path,
@@ -48,7 +48,7 @@ pub(super) struct Launcher<'a> {
     /// Problems of the recorder, by engine.
     pub(super) trace_notices: BTreeSet<TraceNotice>,
     began: Instant,
-    /// The quota that limits the lab and its launches.
+    /// The CPU quota that limits the lab and its launches.
     quota: Option<Quota>,
     pub(super) traces: Option<Traces>,
 }
@@ -80,7 +80,7 @@ impl Ready {
     }
 }
 
-/// A program that ran to its end, and the time it took.
+/// A program that ran to its end or was interrupted, with its time.
 struct Run {
     pid: u32,
     start_ns: u64,
@@ -406,7 +406,7 @@ impl Executor for Launcher<'_> {
             Some(twin) => self.launch_unrecorded(twin),
         };
         match launched {
-            // After a request to stop, a failure is not the engine's fault.
+            // After a request to stop, the engine is not to blame for a failure.
             Err(_) if self.interrupt.asked() => Ok(Outcome::Interrupted),
             other => other,
         }

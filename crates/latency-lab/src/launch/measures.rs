@@ -24,7 +24,7 @@ pub(super) struct Measure {
     pub(super) of: &'static str,
     pub(super) unit: &'static str,
     pub(super) value: fn(&Sample) -> f64,
-    /// The figure's field in [`Against`](super::Against), if it is compared.
+    /// The name of the figure in [`Against`](super::Against); empty if the figure is not compared.
     pub(super) field: &'static str,
 }
 
@@ -62,7 +62,7 @@ const LAUNCH: [Measure; 3] = [
     ),
 ];
 
-/// Figures without comparisons: the times of an image at a URL.
+/// Figures of an image at a URL, which are not compared.
 const FETCHED: [Measure; 4] = [
     measure(
         ("", "ready"),

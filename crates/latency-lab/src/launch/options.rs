@@ -53,7 +53,7 @@ pub struct LaunchOptions {
     pub timeout: Duration,
     /// No new round begins after this time.
     pub time: Option<Duration>,
-    /// A directory on a disk for the load's file; by default /var/tmp.
+    /// A directory on a disk, in which the load's file is created; by default /var/tmp.
     pub scratch: Option<PathBuf>,
     /// A disk that the load's random reader reads instead of a file.
     pub load_disk: Option<PathBuf>,
@@ -199,7 +199,7 @@ impl LaunchOptions {
         }
     }
 
-    /// Whether the command can read from the mount at all.
+    /// Whether the command mentions the mount at all.
     fn reads_mount(&self) -> bool {
         self.root || self.directory.iter().any(names_mount) || self.command.iter().any(names_mount)
     }

@@ -26,10 +26,10 @@ pub(super) const DECOMPRESS: &str = "z_erofs_decompressqueue";
 /// microseconds, unless a hypervisor takes the CPU away.
 const SOON_NS: u64 = 1_000_000;
 
-/// Lists the EROFS mounts of all namespaces (fs/erofs/sysfs.c).
+/// A directory that lists the EROFS mounts of all namespaces (fs/erofs/sysfs.c).
 const ALL: &str = "/sys/fs/erofs";
 
-/// The kernel's mount that is measured, and other mounts.
+/// The measured mount, if it is one of the kernel's, and the other EROFS mounts.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Mounts {
     /// The device of the measured mount; none if it is file-backed.
@@ -38,7 +38,7 @@ pub(super) struct Mounts {
     others: BTreeSet<u32>,
     /// Whether any other mount is file-backed.
     files: bool,
-    /// How many mounts the machine had made when we last looked for others.
+    /// How many mounts had been made on the machine when the lab last looked for other mounts.
     made: Option<u64>,
     /// Whether mounts were made between two looks; they may be gone again.
     more: bool,
@@ -166,9 +166,9 @@ impl Origins {
 
 /// How a decompressing work item was queued.
 struct Item {
-    /// When the item was queued, and by which thread.
+    /// The time when the item was queued, and the thread that queued it.
     key: (u64, i32),
-    /// The device whose read completed right before, on the same CPU.
+    /// The device for which a read completed right before, on the same CPU.
     done: Option<u32>,
     queuer: Queuer,
 }
@@ -239,7 +239,7 @@ mod tests {
     use rustix::mount::{OpenTreeFlags, open_tree};
     use sched_trace::Event;
 
-    /// Major number of a loop device.
+    /// Device number of a loop device without its minor number.
     const LOOP: u32 = 7 << 20;
 
     fn mounts(device: Option<u32>) -> Mounts {

@@ -14,9 +14,9 @@ use serde::{Deserialize, Serialize};
 
 use super::owner::Owner;
 
-/// Number of intervals that a launch is divided into; a page has no room for more.
+/// Number of intervals into which a launch is divided; a page has no room for more.
 const PIECES: u64 = 480;
-/// Number of waits that are kept: the longest ones.
+/// Maximum number of waits to keep: the longest ones are kept.
 const WAITS: usize = 120;
 
 /// An interval on a CPU, in microseconds from the start of the launch.
@@ -33,7 +33,7 @@ pub struct Stretch {
 /// A wait that is included in the figures.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Waited {
-    /// Beginning, from the start of the launch.
+    /// Beginning of the wait, from the start of the launch.
     pub from_us: f64,
     /// End.
     pub to_us: f64,
@@ -43,7 +43,7 @@ pub struct Waited {
     pub comm: String,
 }
 
-/// What ran on one CPU.
+/// What ran on one CPU during the launch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Lane {
     /// Number of the CPU.

@@ -197,7 +197,7 @@ fn waits_for_reads_ahead_count_only_if_the_program_waits_for_them() {
     let cases = [
         (text("companion", "", ""), 0.0, Some(500.0)),
         (text("program", "", ""), 500.0, Some(0.0)),
-        // The companion waits as well.
+        // The companion itself waits as well.
         (
             text(
                 "companion",
@@ -207,7 +207,7 @@ fn waits_for_reads_ahead_count_only_if_the_program_waits_for_them() {
             0.0,
             Some(550.0),
         ),
-        // The program slept until the page had arrived.
+        // The program was asleep until the page had arrived.
         (
             text(
                 "companion",
@@ -466,7 +466,8 @@ fn the_loads_share_is_that_within_the_launch() {
 
 #[test]
 fn the_whole_path_is_the_programs_time_off_the_cpu_whoever_serves_it() {
-    // A page fault, served by a kworker of a loop device: not a thread that decompresses.
+    // A page fault is served by a kworker of a loop device, which is not a thread that
+    // decompresses.
     let trace = trace(
         "100 lab S program; 200 program D worker; 500 worker S program; 600 program R+ fio;
          700 fio R+ program; 900 program X fio",
@@ -489,7 +490,7 @@ fn a_thread_that_leaves_without_having_entered_is_a_missing_switch_of_its_owner(
     // The trace lacks the switch that ended the idle task at 300 us, ...
     let daemon = "100 lab S program; 200 program S idle; 300 worker S idle; 400 rustc S fio";
     assert_eq!(left(daemon, false), (2, 1));
-    // ... and here the switch to a kworker that decompressed.
+    // ... and this trace lacks the switch to a kworker that decompressed.
     let kworker = "100 lab S idle; 200 idle wakes worker;
         300 worker starts z_erofs_decompressqueue_work; 400 worker S idle";
     assert_eq!(left(kworker, true), (1, 1));
