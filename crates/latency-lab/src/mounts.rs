@@ -50,7 +50,7 @@ impl<'a> Mount<'a> {
 }
 
 /// The content of mountinfo, which can be read even if the daemon of a mount hangs. Mount points
-/// that are not UTF-8 are not found.
+/// whose paths are not UTF-8 are not found.
 pub fn mountinfo() -> String {
     let table = fs::read("/proc/self/mountinfo").unwrap_or_default();
     String::from_utf8_lossy(&table).into_owned()
@@ -75,7 +75,7 @@ pub(crate) fn is_mounted(point: &Path) -> bool {
     mounts.any(|mount| mount.point == point)
 }
 
-/// Everything mounted at a path and below it, in mount order.
+/// The mount points at a path and below it, in the order of mounting.
 pub(crate) fn below(path: &Path) -> Vec<PathBuf> {
     let table = mountinfo();
     let points = table.lines().filter_map(Mount::parse);
@@ -83,7 +83,7 @@ pub(crate) fn below(path: &Path) -> Vec<PathBuf> {
     points.filter(|point| point.starts_with(path)).collect()
 }
 
-/// The file system that a path is on: "ext4 on /dev/vda1".
+/// The file system on which a path is, and its source: "ext4 on /dev/vda1".
 pub(crate) fn filesystem(path: &Path) -> Option<String> {
     let (path, table) = (path.canonicalize().ok()?, mountinfo());
     let mounts = table.lines().filter_map(Mount::parse);
@@ -110,14 +110,14 @@ fn unescape(field: &str) -> String {
         })
 }
 
-/// Unmounts; waits a while for a busy mount. If the mount stays busy, detaches it, so that nothing
-/// stays mounted, and reports that.
+/// Unmounts, waiting for a busy mount up to a time limit. If the mount stays busy, detaches it, so
+/// that nothing stays mounted, and returns an error.
 pub(crate) fn unmount_within_timeout(point: &Path) -> Result<()> {
     let deadline = Instant::now() + TIMEOUT;
     loop {
         match unmount_once(point) {
             Ok(()) => return Ok(()),
-            // Not mounted (any more), as intended.
+            // It is not mounted or no longer mounted, as intended.
             Err(Errno::INVAL) => return Ok(()),
             Err(Errno::BUSY) if Instant::now() < deadline => {
                 std::thread::sleep(Duration::from_millis(10))

@@ -69,7 +69,7 @@ impl Picture {
     }
 }
 
-/// Time spent waiting behind threads of one name and priority.
+/// Time that was spent waiting behind threads of one name and priority.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Blocked {
     /// Name of these threads.

@@ -29,7 +29,7 @@ pub struct RecordingCost {
     pub without_us: Option<Summary>,
     /// Launch time with the recorder.
     pub with_us: Option<Summary>,
-    /// The times with the recorder compared with those without.
+    /// The launch times with the recorder, compared with those without it.
     pub comparison: Comparison,
     /// Launch times without the recorder.
     pub samples_without_us: Vec<f64>,
@@ -38,9 +38,9 @@ pub struct RecordingCost {
 /// Indices of outliers in `samples`. All figures include them.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Outliers {
-    /// By scheduling latency.
+    /// Outliers by scheduling latency.
     pub sched_latency: Vec<usize>,
-    /// By launch time.
+    /// Outliers by launch time.
     pub launch: Vec<usize>,
 }
 
@@ -49,7 +49,7 @@ pub struct Outliers {
 pub struct TimesAlone {
     /// Number of these launches.
     pub launches: usize,
-    /// The fault in the recording of the first such launch.
+    /// What was wrong with the recording of the first such launch.
     pub reason: String,
     /// Whether so many launches are affected that the scheduling figures of the others are not used
     /// either.
@@ -72,8 +72,8 @@ pub struct EngineReport {
     pub number: usize,
     /// Every launch that counts.
     pub samples: Vec<Sample>,
-    /// Summary of the scheduling latencies; none if no launch counts, or if too many launches lack
-    /// switches.
+    /// Summary of the scheduling latencies; none if no launch counts, or if the recordings of too
+    /// many launches lack switches.
     pub sched_latency_us: Option<Summary>,
     /// Summary of the launch times; none if no launch counts.
     pub launch_us: Option<Summary>,
@@ -94,7 +94,7 @@ pub struct EngineReport {
     /// below it that have defaults.
     #[serde(default)]
     pub cpu_us: Option<Summary>,
-    /// Time of interrupts and softirqs within `cpu_us`.
+    /// The time that interrupts and softirqs took within `cpu_us`.
     #[serde(default)]
     pub interrupted_us: Option<Summary>,
     /// How long a CPU quota throttled threads, if there is one.
@@ -103,10 +103,10 @@ pub struct EngineReport {
     /// Time that the program's first thread was asleep.
     #[serde(default)]
     pub program_blocked_us: Option<Summary>,
-    /// Preemptions of the program's threads.
+    /// Number of preemptions of the program's threads.
     #[serde(default)]
     pub preemptions: Option<Summary>,
-    /// Migrations of the program's threads.
+    /// Number of migrations of the program's threads.
     #[serde(default)]
     pub migrations: Option<Summary>,
     /// CPU time of the load within the launches, as a fraction of all CPUs' time; none without
@@ -114,9 +114,9 @@ pub struct EngineReport {
     pub load_share: Option<f64>,
     /// Idle time of all CPUs within the launches, as a fraction of all CPUs' time.
     pub idle_share: Option<f64>,
-    /// The two groups that launch times fall into, if they do.
+    /// The two groups of launch times, if they fall into two groups.
     pub launch_modes: Option<Modes>,
-    /// The two groups that scheduling latencies fall into, if they do.
+    /// The two groups of scheduling latencies, if they fall into two groups.
     pub sched_latency_modes: Option<Modes>,
     /// Comparison with the first engine; none for the first.
     pub against_first: Option<Against>,
@@ -128,7 +128,7 @@ pub struct EngineReport {
     /// The launches that count only for their launch time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub times_alone: Option<TimesAlone>,
-    /// Discarded launches, with reason and duration.
+    /// The discarded launches, each with its reason and duration.
     pub thrown_away: Vec<Thrown>,
 }
 
@@ -157,7 +157,7 @@ pub struct LaunchReport {
     pub chdir: Option<String>,
     /// Whether the program's root directory was the mount.
     pub root: bool,
-    /// Warm-up launches per engine.
+    /// Number of warm-up launches per engine.
     pub warm_ups: usize,
     /// Seed of the order of launches.
     pub seed: u64,
@@ -174,7 +174,7 @@ pub struct LaunchReport {
     pub left_out: Vec<String>,
     /// The engines in the order requested, or the commands that were compared.
     pub engines: Vec<EngineReport>,
-    /// Notices, including the limits of the figures.
+    /// Notices, among them the limits of the figures.
     pub notices: Vec<String>,
     /// The machine that `lab kernel` created; absent from reports of other experiments.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -192,7 +192,7 @@ pub struct Machine {
     pub arch: String,
     /// "kvm" or "tcg", which is emulation.
     pub accelerator: String,
-    /// Whether the machine is emulated; if it is, its times can only be compared with each other.
+    /// Whether the machine is emulated; if so, its times can be compared only with each other.
     pub emulated: bool,
     /// Release of the machine's kernel.
     pub kernel: String,
@@ -333,7 +333,7 @@ fn times_alone(samples: &[Sample]) -> Option<TimesAlone> {
     })
 }
 
-/// Compares a figure with the first engine's, over the rounds in which both are known.
+/// Compares a figure with that of the first engine, over the rounds in which both are known.
 fn against(first: &EngineReport, samples: &[Sample], measure: &Measure) -> Option<Comparison> {
     let sides = [&first.samples[..], samples].map(|side| in_rounds(side, measure.value));
     let known = sides.iter().all(|side| !side.is_empty());
@@ -470,7 +470,7 @@ impl EngineReport {
         known.map(|at| &self.samples[at]).collect()
     }
 
-    /// A sum over the launches whose scheduling is known, divided by their number.
+    /// Divides a sum over the launches whose scheduling is known by their number.
     fn per_launch(&self, sum: f64) -> f64 {
         sum / self.traced().len().max(1) as f64
     }
@@ -533,7 +533,7 @@ impl EngineReport {
         all
     }
 
-    /// The threads behind which waits were spent, longest first: averages per launch.
+    /// The threads behind which waits were spent, longest first, with averages per launch.
     pub fn behind(&self) -> Vec<Blocked> {
         let all = self.traced().into_iter().flat_map(|it| &it.behind);
         let mut sums = summed(all.cloned());

@@ -1,8 +1,9 @@
-//! Waits of a FUSE daemon's threads that no program waited for. A daemon may read its own mount
-//! ahead of a launch, through a process that is a client like any other: the companion of erofast,
-//! which is recognised by its name, since it may start and end without sending any request.
+//! Finds the waits of a FUSE daemon's threads for which no program waited. A daemon may read its
+//! own mount ahead of a launch, through a process that is a client like any other: the companion of
+//! erofast, which is recognised by its name, since it may start and end without sending any
+//! request.
 //!
-//! Linux 6.10 and later trace which thread sends a request and which one answers it
+//! In Linux 6.10 and later, traces show which thread sends a request and which one answers it
 //! (`fuse_request_send`, `fuse_request_end`). A thread that is woken only to serve the daemon's own
 //! client does not delay the program, unless its answer wakes the program, which was waiting for a
 //! page that was being read ahead.
@@ -36,11 +37,12 @@ struct Answer {
 /// The requests that the measured daemon answered.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
-    /// Requests by the thread that answered them, ordered by time.
+    /// The requests that each thread answered, ordered by time.
     answered: HashMap<i32, Vec<Request>>,
     /// Threads of the daemon's processes that are clients of a mount.
     clients: HashSet<i32>,
-    /// Waits of these clients that the program waited for, by thread and time of their end.
+    /// The waits of these clients for which the program waited too, by thread and time of their
+    /// end.
     awaited: HashSet<(i32, u64)>,
 }
 
@@ -167,7 +169,7 @@ impl Requests {
     }
 }
 
-/// The threads of the companions of erofast, and those of the processes that they started.
+/// The threads of erofast's companions, and those of the processes that the companions started.
 fn companions(trace: &Trace, report: &Report, owner: &dyn Fn(i32) -> Owner) -> HashSet<i32> {
     let is_named = |comm: Comm| {
         COMPANION

@@ -8,8 +8,8 @@ use super::picture::{Blocked, Picture};
 use super::program::QueueWaits;
 use crate::engine::Fetched;
 
-/// One launch, in microseconds and counts. If `switches_missing` is set, all times but the launch's
-/// own are unknown: NaN, which is null in JSON.
+/// One launch, in microseconds and counts. If `switches_missing` is set, all times except the
+/// launch time are unknown: NaN, which is null in JSON.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Sample {
@@ -18,19 +18,19 @@ pub struct Sample {
     /// Total scheduling latency of the threads that decompressed: `wakeup_us` + `preempted_us`.
     #[serde(deserialize_with = "or_unknown")]
     pub sched_latency_us: f64,
-    /// Waits from waking up to running.
+    /// The part of the scheduling latency after wake-ups.
     #[serde(default = "unknown", deserialize_with = "or_unknown")]
     pub wakeup_us: f64,
-    /// Waits after a preemption.
+    /// The part of the scheduling latency after preemptions.
     #[serde(default = "unknown", deserialize_with = "or_unknown")]
     pub preempted_us: f64,
     /// Time from queueing work items to their start; it includes waits of their workers, so it is
     /// never added to the scheduling latency. None for FUSE mounts: their requests queue in the
     /// kernel, which does not trace when a daemon takes one.
     pub queue_us: Option<f64>,
-    /// Waits of a daemon's threads for its own read-ahead, which the program did not wait for. They
-    /// are not part of the scheduling latency. If the kernel does not trace requests to FUSE
-    /// mounts, only the companion's own waits are known; none without a companion.
+    /// Waits of a daemon's threads for the daemon's own read-ahead, for which the program did not
+    /// wait. They are not part of the scheduling latency. If the kernel does not trace requests to
+    /// FUSE mounts, only the companion's own waits are known; none without a companion.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ahead_us: Option<f64>,
     /// Time that the program's first thread slept: from blocking (in a page fault, a read or
@@ -43,7 +43,7 @@ pub struct Sample {
     /// CPU time of the program's threads, including interrupts within it.
     #[serde(default = "unknown", deserialize_with = "or_unknown")]
     pub cpu_us: f64,
-    /// The interrupts and softirqs within `cpu_us`.
+    /// The time that interrupts and softirqs took within `cpu_us`.
     #[serde(default = "unknown", deserialize_with = "or_unknown")]
     pub interrupted_us: f64,
     /// Interrupts and softirqs by source, longest first.
@@ -60,8 +60,8 @@ pub struct Sample {
     /// Total time that the program's threads spent in uninterruptible sleep.
     #[serde(default = "unknown", deserialize_with = "or_unknown")]
     pub uninterruptible_us: f64,
-    /// How often a thread of the program was preempted while still runnable; unknown if the times
-    /// are.
+    /// How often a thread of the program was preempted while still runnable; none if the times are
+    /// unknown.
     pub preemptions: Option<u64>,
     /// How often a thread of the program was moved to another CPU.
     pub migrations: Option<u64>,
@@ -75,7 +75,7 @@ pub struct Sample {
     pub idle_us: f64,
     /// How often threads that decompressed were woken.
     pub wakeups: u64,
-    /// How many threads that decompressed waited at least once.
+    /// Number of threads that decompressed and waited at least once.
     pub threads: u64,
     /// Number of waits that had not ended when the recording ended: they lasted longer than
     /// counted.
@@ -103,9 +103,9 @@ pub struct Sample {
     pub works: u64,
     /// Number of work items for other mounts of EROFS, which no figure includes.
     pub other_works: u64,
-    /// CPU time of unrelated programs, and of the kernel for other mounts of EROFS.
+    /// CPU time of unrelated programs, and of the kernel's work for other mounts of EROFS.
     pub foreign_us: f64,
-    /// The round in which the launch was measured.
+    /// The number of the round in which the launch was measured.
     pub iteration: usize,
     /// Set if the kernel omitted so many switches that only the launch time is known. No other
     /// figure includes this launch then.
@@ -121,7 +121,7 @@ fn or_unknown<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
     Ok(Option::deserialize(from)?.unwrap_or(f64::NAN))
 }
 
-/// The value of a figure that a file lacks.
+/// The value of a figure that is missing from a file.
 fn unknown() -> f64 {
     f64::NAN
 }
@@ -133,7 +133,7 @@ impl Sample {
         self.switches_missing.is_none() && !figures.iter().any(|it| it.is_nan())
     }
 
-    /// Keeps only the launch time.
+    /// The sample without anything but the launch time, and with the reason for that.
     pub(super) fn without_scheduling(self, reason: String) -> Sample {
         let unknown = f64::NAN;
         Sample {

@@ -13,7 +13,7 @@ use crate::figure;
 use crate::shell::quote;
 use crate::{LabError, Result};
 
-/// A side of the comparison.
+/// One side of the comparison.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Side {
     /// Name of the side in reports.
@@ -76,8 +76,8 @@ impl Scan {
     }
 }
 
-/// The commands of a command line, separated by `--`, with their names and preparations, each
-/// repeated for every value of the parameters.
+/// Splits a command line at `--` into commands with their names and preparations, and repeats each
+/// for every value of the parameters.
 pub fn commands(
     words: &[OsString],
     names: &[String],
@@ -145,7 +145,7 @@ pub fn commands(
     }
 }
 
-/// A value for each parameter, each with its placeholder.
+/// One value for each parameter, with the parameter's placeholder.
 type Values = Vec<(String, String)>;
 
 /// Every combination of the parameters' values; without parameters, a single empty combination.
@@ -156,7 +156,7 @@ fn combinations(scans: &[Scan]) -> Vec<Values> {
             let value = |value: &String| [&values[..], &[(scan.place(), value.clone())]].concat();
             scan.values.iter().map(value).collect::<Vec<Values>>()
         };
-        // One combination more than allowed is enough to refuse the list.
+        // If there is one combination more than allowed, that is enough to refuse the list.
         all = all.iter().take(MOST + 1).flat_map(with).collect();
     }
     all

@@ -1,4 +1,4 @@
-//! Traces of launches that the user keeps: those of each engine's median launch and worst launch,
+//! The traces that the user wants to keep: those of each engine's median launch and worst launch,
 //! which are known only at the end. All other traces are removed, as are all traces of a run that
 //! fails.
 
@@ -14,7 +14,7 @@ use crate::{LabError, Result};
 /// Maximum length of an engine's name or a command in a file name.
 const NAME: usize = 60;
 
-/// Holds the files of traces, and removes them when dropped.
+/// The files of traces, which are removed when this is dropped.
 #[derive(Debug)]
 pub(super) struct Traces {
     directory: PathBuf,

@@ -132,7 +132,7 @@ impl Spent {
         self.counted(profile, jobs, self.fault(wanted(jobs, cpus), cpus), cpus)
     }
 
-    /// The report of a load given as a command line, which only has to run.
+    /// The report of a load that is given as a command line. Such a load only has to run.
     pub(super) fn of_line(&self, line: &str, cpus: usize) -> LoadReport {
         let fault = (self.total <= 0.0).then(|| SPOILT.to_owned());
         self.counted(line.into(), 0, fault, cpus)
@@ -158,7 +158,7 @@ impl Spent {
     }
 }
 
-/// The fraction of the machine that the jobs ask for.
+/// The fraction of the machine's CPU time for which the jobs ask.
 pub(crate) fn wanted(jobs: usize, cpus: usize) -> f64 {
     (jobs as f64 * 0.9 / cpus.max(1) as f64).min(1.0)
 }
@@ -167,14 +167,14 @@ fn round(share: f64) -> f64 {
     (share * 1000.0).round() / 1000.0
 }
 
-/// The measured load during launches.
+/// The load that was measured during launches.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoadReport {
     /// The requested load.
     pub profile: String,
-    /// Number of burning jobs, not counting the reader.
+    /// Number of jobs that burn CPU time, without the reader.
     pub jobs: usize,
-    /// Whether the load reached its share of the time that the launches left.
+    /// Whether the load reached its share of the CPU time that the launches left.
     pub burned: bool,
     /// Why the load check failed, if it did.
     pub failed_because: Option<String>,
@@ -184,7 +184,7 @@ pub struct LoadReport {
     pub busy_cpu_share: f64,
     /// Time stolen by a hypervisor, as a fraction of all CPUs' time.
     pub stolen_cpu_share: f64,
-    /// Random reads per second.
+    /// Number of random reads per second.
     pub reads_per_second: f64,
 }
 

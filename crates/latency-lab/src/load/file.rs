@@ -19,7 +19,7 @@ const SPARE: u64 = 64 << 20;
 /// would never wait.
 const MEMORY_FILESYSTEMS: [u64; 2] = [0x0102_1994, 0x8584_58f6];
 
-/// The file and its directory, which is removed at the end unless the user keeps it.
+/// The file and its directory. The directory is removed at the end, unless the user keeps the file.
 #[derive(Debug)]
 pub(super) struct LoadFile {
     pub(super) path: PathBuf,

@@ -34,7 +34,7 @@ pub fn missing_fio() -> Option<LabError> {
     (!help.contains("cpumode")).then(|| LabError::Load(too_old.into()))
 }
 
-/// Starts fio, and waits until it reaches its share.
+/// Starts fio, and waits until it reaches its share of CPU time.
 pub(super) fn start(
     file: LoadFile,
     interrupt: &Interrupt,
@@ -84,7 +84,7 @@ fn wait_until_it_burns(
 
 fn command(file: &Path, burners: usize) -> Command {
     let mut command = tool("fio");
-    // fio's jobs end with it.
+    // When fio ends, its jobs end too.
     end_with_parent(&mut command);
     command.args([
         "--output=/dev/null",
@@ -111,7 +111,7 @@ fn command(file: &Path, burners: usize) -> Command {
         format!("--size={}", file::BYTES),
         format!("--filename={}", file.display()),
     ]);
-    // A killed fio leaves state files in its directory.
+    // If fio is killed, it leaves state files in its working directory.
     command.arg("--readonly");
     command.current_dir(file.parent().unwrap_or(Path::new("/")));
     command

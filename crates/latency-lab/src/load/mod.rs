@@ -1,4 +1,4 @@
-//! The background load of measurements, and the check that it reached its share.
+//! The load that runs in the background of measurements, and the check that it reached its share.
 
 mod burn;
 mod file;

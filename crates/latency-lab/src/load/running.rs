@@ -107,7 +107,7 @@ impl Load {
         self.spent.add(spent);
     }
 
-    /// CPU time of the load in all counted windows.
+    /// The report of the load's CPU time in all counted windows.
     pub fn report(&self) -> LoadReport {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         match &self.work {

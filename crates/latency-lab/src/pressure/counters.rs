@@ -84,12 +84,12 @@ impl Counters {
         }
     }
 
-    /// CPU time of all windows without the time for reading the clocks, in microseconds.
+    /// CPU time of all windows in microseconds, without the time for reading the clocks.
     pub(super) fn cpu_us(&self) -> f64 {
         without(self.cpu_ns, self.empty_cpu_ns, self.allocations)
     }
 
-    /// Elapsed time of all windows without the time for reading the clocks.
+    /// Elapsed time of all windows in microseconds, without the time for reading the clocks.
     pub(super) fn wall_us(&self) -> f64 {
         without(self.wall_ns, self.empty_wall_ns, self.allocations)
     }

@@ -16,7 +16,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) struct Group {
     path: PathBuf,
     place: Place,
-    /// Whether we enabled the memory controller for the children of `place`.
+    /// Whether the lab enabled the memory controller for the children of `place`.
     switched: bool,
 }
 
@@ -87,7 +87,7 @@ impl Group {
         }
     }
 
-    /// Moves the remaining processes to the group above.
+    /// Moves the remaining processes to the parent group.
     fn empty(&self) {
         let parent = self.place.parent.join("cgroup.procs");
         let text = fs::read_to_string(self.processes()).unwrap_or_default();

@@ -64,8 +64,8 @@ impl Place {
             switch,
         };
         // A group that has processes cannot have children with controllers. The new group is
-        // therefore a sibling of our own group or of an ancestor; only if we are at the top, where
-        // that rule does not apply, is it a child.
+        // therefore a sibling of our own group or of an ancestor; it is a child only if our group
+        // is the root group, to which that rule does not apply.
         let gives = |group: &&Path| lists_memory(&group.join("cgroup.subtree_control"));
         let above = hierarchy.own.ancestors();
         let mut above = above.take_while(|group| group.starts_with(&hierarchy.top));

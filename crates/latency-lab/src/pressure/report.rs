@@ -45,7 +45,7 @@ pub struct PressureReport {
     pub programs: usize,
     /// Memory limit of the group.
     pub limit_bytes: u64,
-    /// Mount options common to all sizes.
+    /// Mount options that are the same for all sizes of the pool.
     pub mount_options: String,
     /// The environment of the run.
     pub environment: Environment,
@@ -90,7 +90,7 @@ pub struct PoolSample {
     pub alloc_cpu_us: f64,
     /// See [`PoolReport`].
     pub alloc_wall_us: f64,
-    /// CPU time for reading the clocks; already subtracted above.
+    /// CPU time for reading the clocks, which is already subtracted from `alloc_cpu_us`.
     pub clocks_cpu_us: f64,
     /// See [`PoolReport`].
     pub requests: u64,
@@ -227,7 +227,7 @@ fn in_use<'a>(samples: impl Iterator<Item = &'a PoolSample>) -> BTreeMap<u64, u6
 }
 
 impl PoolReport {
-    /// Computes everything that follows from the samples.
+    /// Computes all averages and other figures from the samples.
     fn compute(&mut self) {
         let samples = &self.samples;
         let column = |of: fn(&PoolSample) -> f64| samples.iter().map(of).collect::<Vec<f64>>();

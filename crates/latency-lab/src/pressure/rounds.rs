@@ -18,7 +18,7 @@ use crate::process::{Child, DaemonMemory, End, Others};
 use crate::{Interrupt, Progress, Result};
 
 /// A shell command that joins the group before it executes the program, so that all memory of the
-/// program is counted there.
+/// program is charged to the group.
 const JOIN: &str = r#"echo $$ > "$0" && exec "$@""#;
 
 #[derive(Debug, Clone)]

@@ -1,5 +1,5 @@
 //! Mounts tracefs for the run if necessary, as the recorder of the other experiments does: the
-//! daemon finds the numbers of the reclaim events there.
+//! daemon reads the numbers of the reclaim events from it.
 
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 

@@ -25,7 +25,7 @@ const TERM_TIMEOUT: Duration = Duration::from_secs(5);
 /// Interval at which a wait for a child is interrupted to check for a request to stop.
 const POLL: Duration = Duration::from_millis(200);
 
-/// A running or ended child.
+/// A child that is running or has ended.
 #[derive(Debug)]
 pub(crate) struct Child {
     child: std::process::Child,

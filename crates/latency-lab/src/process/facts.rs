@@ -5,7 +5,7 @@ use std::fs;
 
 use super::lead::INHERITED;
 
-/// From linux/sched.h: the flag of kernel threads.
+/// The flag of kernel threads, from linux/sched.h.
 const PF_KTHREAD: u64 = 0x0020_0000;
 
 /// The value in the line `NAME: VALUE`.
@@ -204,7 +204,7 @@ impl Machine {
         self.total() - waits
     }
 
-    /// All time, except what a hypervisor took.
+    /// All time except what a hypervisor took.
     pub(crate) fn total(&self) -> u64 {
         self.0[..STEAL].iter().sum()
     }

@@ -69,8 +69,8 @@ impl Orphans {
         self.living().into_iter().map(name).collect()
     }
 
-    /// Children of the lab that the program left. Ended ones are reaped, so that their own children
-    /// become visible.
+    /// Children of the lab that the program left. Children that have ended are reaped, so that
+    /// their own children become visible.
     fn living(&self) -> Vec<Pid> {
         let new = children(std::process::id());
         let new = new.difference(&self.before);

@@ -11,10 +11,10 @@ pub(crate) const FOREIGN_LIMIT: f64 = 0.1;
 /// A CPU time below this is within the resolution of the clock ticks.
 const GRAIN_SECONDS: f64 = 0.05;
 
-/// Number of programs that are named.
+/// Maximum number of programs to name.
 const NAMES: usize = 3;
 
-/// Clock ticks of every other program at one moment.
+/// The clock ticks that every other program had used at one moment.
 #[derive(Debug)]
 pub(crate) struct Others {
     ours: Vec<u32>,
@@ -35,8 +35,8 @@ impl Others {
         }
     }
 
-    /// The fraction of all CPUs' time that other programs used since the snapshot, over `elapsed`;
-    /// 0 if it is too little to count.
+    /// The fraction of all CPUs' time that other programs have used since the snapshot, `elapsed`
+    /// ago; 0 if they used too little to count.
     pub(crate) fn share(&self, elapsed: Duration) -> f64 {
         let sum = |of: &BTreeMap<u32, u64>| of.values().sum::<u64>();
         let ticks = sum(&ticks(&self.ours)).saturating_sub(sum(&self.before));
