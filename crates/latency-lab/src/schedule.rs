@@ -1,6 +1,6 @@
 //! The order of measurements: each round measures the engines in a random order. Warm-ups come
-//! first, and spoilt measurements are repeated within a budget. This module needs neither clock nor
-//! processes.
+//! first. Spoilt measurements are repeated as long as a budget allows. This module needs neither
+//! clock nor processes.
 
 use std::fmt;
 
@@ -29,8 +29,9 @@ pub trait Executor {
 pub enum Outcome<S> {
     /// A measurement that counts.
     Good(S),
-    /// A measurement that does not count. If its figures are at least correct (the machine was busy
-    /// with something else), the sample may be used once the budget is exhausted.
+    /// A measurement that does not count. If its figures are correct all the same (only the machine
+    /// was busy with something else), it has a sample, which may be used once the budget is
+    /// exhausted.
     Spoilt(Thrown, Option<S>),
     /// The user asked to stop during the measurement.
     Interrupted,
@@ -76,7 +77,7 @@ pub fn repeats(iterations: usize) -> usize {
     (iterations / 4).max(5)
 }
 
-/// How often, and in which order, to measure.
+/// How often and in which order to measure.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
     /// Number of engines.
@@ -188,7 +189,7 @@ struct Run<S> {
 }
 
 impl<S> Run<S> {
-    /// Whether no engine has a good measurement or any repeats left.
+    /// Whether no engine has a good measurement, and none has any repeats left.
     fn is_hopeless(&self) -> bool {
         let mut kept = self.gathered.kept.iter().flatten();
         self.repeats_left.iter().all(|&left| left == 0) && kept.all(|kept| kept.spoilt.is_some())
@@ -218,7 +219,8 @@ impl<S> Run<S> {
         }
     }
 
-    /// Records an outcome; returns true if the measurement need not be repeated.
+    /// Records an outcome; returns whether the measurement is settled, so that it need not be
+    /// repeated.
     fn settle(&mut self, engine: usize, iteration: Option<usize>, outcome: Outcome<S>) -> bool {
         let Some(iteration) = iteration else {
             self.gathered.interrupted |= matches!(outcome, Outcome::Interrupted);
@@ -431,7 +433,8 @@ mod tests {
 
     #[test]
     fn when_time_is_over_whole_rounds_stay_and_the_run_is_whole() {
-        // Three warm-ups and three rounds of three; time runs out in the third.
+        // There are three warm-ups and three rounds of three measurements; time runs out in the
+        // third round.
         for (most, rounds) in [(11, 3), (0, 1), (1000, 20)] {
             let (_, gathered) = run_for(most, &PLAN, good);
             assert_eq!(gathered.rounds, rounds);
@@ -444,8 +447,8 @@ mod tests {
     fn an_engine_against_itself_is_quiet_in_nineteen_runs_of_twenty() {
         let claims = (0..20).filter(|&seed| {
             let mut random = Rng::with_seed(1000 + seed);
-            // The samples are long-tailed, drift, and come in spells: part of what affects one
-            // launch also affects the next.
+            // The samples are long-tailed, drift, and come in spells: part of what affects a launch
+            // also affects the next one.
             let mut spell = 0.0;
             let plan = Plan {
                 engines: 2,
@@ -465,7 +468,7 @@ mod tests {
 
     #[test]
     fn a_drift_of_the_machine_hits_all_engines_alike() {
-        // Each measurement is slower than the one before. No engine gains from that, because the
+        // Each measurement is slower than the one before. No engine benefits from that, because the
         // engines are interleaved.
         let iterations = 50;
         let (_, gathered) = run(&Plan { iterations, ..PLAN }, good);

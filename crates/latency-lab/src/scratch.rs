@@ -16,10 +16,10 @@ use rustix::process::geteuid;
 use crate::error::Doing;
 use crate::{Result, mounts};
 
-/// Prefix of the directories' names; the pid and a number follow.
+/// Prefix of the directories' names; the PID and a number follow it.
 const PREFIX: &str = "erofast-lab-";
 
-/// Where the load writes its file, unless the user names another place.
+/// The directory in which the load writes its file, unless the user names another.
 pub(crate) const ON_DISK: &str = "/var/tmp";
 
 /// A directory that is removed when dropped.
@@ -97,8 +97,8 @@ impl Drop for Scratch {
     }
 }
 
-/// Removes directories that the lab left when a run ended early, and unmounts what is mounted in
-/// them.
+/// Removes the directories that the lab left behind when a run was killed, after unmounting
+/// whatever is mounted in them.
 fn remove_orphans(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let path = entry.path();

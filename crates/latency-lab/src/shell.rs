@@ -25,7 +25,7 @@ fn started_as(program: &OsStr) -> &OsStr {
     }
 }
 
-/// The command line of this process, as users write it.
+/// The command line of this process, as a user would write it.
 pub(crate) fn command_line() -> String {
     let program = std::env::current_exe().unwrap_or_default();
     let program = started_as(program.file_name().unwrap_or_default());

@@ -7,7 +7,7 @@ use crate::html::{escape, style};
 /// Longer names get a line of their own.
 const NAME: usize = 40;
 
-/// Rows with names; on a terminal, figures are right-aligned in their columns and words
+/// Rows with names. On a terminal, figures are right-aligned in their columns, and words are
 /// left-aligned.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Table {
@@ -80,7 +80,7 @@ impl Table {
         self.rows.iter().all(|(_, cells)| cells.is_empty())
     }
 
-    /// Formats columns for a terminal, below the title.
+    /// Formats the table for a terminal: aligned columns below the title.
     pub(crate) fn text(&self) -> String {
         let indent = if self.title.is_empty() { "" } else { "  " };
         let heads = (!self.heads.is_empty()).then(|| (String::new(), self.heads.clone()));

@@ -3,7 +3,7 @@
 //!
 //! To force every read to reach the engine, its range is first dropped from the page cache. The
 //! bytes are compared with those that the kernel's own EROFS returns or, if it is not available,
-//! with those that `engine` returned before the first cycle.
+//! with those that the engine under test returned before the first cycle.
 
 mod cpu;
 mod cycles;

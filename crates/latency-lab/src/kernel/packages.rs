@@ -12,8 +12,8 @@ use crate::{Interrupt, LabError, Progress, Result};
 
 /// Keys that sign every suite.
 const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
-/// Packages that are needed to build a module, in addition to the compiler; the list includes their
-/// dependencies.
+/// Packages that are needed to build a module, in addition to the compiler. They are fetched with
+/// their dependencies.
 const TO_BUILD: &str = "bash coreutils dash findutils grep gzip make mawk sed tar xz-utils zlib1g";
 /// Packages that are needed to make the machine, in addition to QEMU.
 const TO_MAKE: &str = "busybox-static erofs-utils kmod";

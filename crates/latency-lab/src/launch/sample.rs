@@ -133,7 +133,7 @@ impl Sample {
         self.switches_missing.is_none() && !figures.iter().any(|it| it.is_nan())
     }
 
-    /// The sample without anything but the launch time, and with the reason for that.
+    /// The sample reduced to the launch time, with the reason why the scheduling is unknown.
     pub(super) fn without_scheduling(self, reason: String) -> Sample {
         let unknown = f64::NAN;
         Sample {

@@ -8,8 +8,8 @@ use crate::error::Doing;
 use crate::read::Content;
 use crate::{LabError, Result};
 
-/// Divides the group's limit to give the number of bytes that each program reads. All programs
-/// together read at least twice the limit.
+/// Each program reads the group's limit divided by this, but all programs together read at least
+/// twice the limit.
 const SHARE_OF_LIMIT: u64 = 8;
 /// Number of file names that fit on a command line on any system.
 const NAMES: usize = 2000;

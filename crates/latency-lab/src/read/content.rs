@@ -8,10 +8,10 @@ use sha2::{Digest, Sha256};
 
 use super::cell::Test;
 
-/// Maximum number of bytes that are compared between engines before measuring.
+/// Maximum number of bytes to compare between engines before anything is measured.
 const COMPARED: u64 = 64 << 20;
 
-/// A part of a file, by its path below the mount point.
+/// A part of a file. The path is relative to the mount point.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) path: PathBuf,

@@ -19,11 +19,11 @@ use crate::statistics::percentile;
 /// Maximum number of reads in a random test; each reads a different place.
 const RANDOM_READS: usize = 4000;
 
-/// Result of one run of a test, in the unit of the test.
+/// The result of one run of a test, in the test's unit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Measured {
     pub(super) value: f64,
-    /// Latency of single reads; random tests only.
+    /// 99th percentile of the latency of single reads; only in random tests.
     pub(super) p99_us: Option<f64>,
     pub(super) seconds: f64,
 }

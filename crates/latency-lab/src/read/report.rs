@@ -11,7 +11,7 @@ use crate::schedule::{Gathered, Kept, Plan};
 use crate::statistics::{Comparison, Summary, compare_rounds, correct, in_rounds, median};
 use crate::table::Table;
 
-/// One test of one engine.
+/// The results of one test with one engine.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct ReadResult {
     /// The engine, as requested.
@@ -25,7 +25,7 @@ pub struct ReadResult {
     pub title: String,
     /// Number of threads that read.
     pub readers: usize,
-    /// Bytes of one read.
+    /// Number of bytes per read.
     pub block: usize,
     /// Where the image was: in the page cache or on the disk.
     pub image: ImageState,
@@ -39,7 +39,8 @@ pub struct ReadResult {
     pub minimum: Option<f64>,
     /// Largest sample.
     pub maximum: Option<f64>,
-    /// Median of the samples' 99th percentiles of single reads; random tests only.
+    /// The median, over all samples, of the 99th percentile of the latency of single reads; only
+    /// for random tests.
     pub p99_us: Option<f64>,
     /// Comparison with the first engine; none for the first.
     pub against_first: Option<Comparison>,
@@ -67,7 +68,7 @@ pub struct ReadReport {
     pub environment: Environment,
     /// Engines of the default list that are not available on this machine.
     pub left_out: Vec<String>,
-    /// Every test of every engine.
+    /// The results of every test with every engine.
     pub results: Vec<ReadResult>,
 }
 

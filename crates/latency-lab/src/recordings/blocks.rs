@@ -17,7 +17,7 @@ const FEWEST: usize = 10;
 /// Neighbours are joined as long as the correlation of each block with the next one exceeds this.
 const ALIKE: f64 = 0.1;
 
-/// A number of durations and their sum.
+/// How many durations were added, and their sum.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sum {
     count: u64,
@@ -35,10 +35,10 @@ impl Sum {
     }
 }
 
-/// The waits of one row, block by block.
+/// The waits of one row in each block.
 #[derive(Debug, Clone)]
 pub(super) struct Series {
-    /// Time waited within each block, including by waits that extend beyond it.
+    /// Time waited within each block, including the parts of waits that extend beyond the block.
     waited_ns: Vec<u64>,
     /// The waits that ended in each block.
     waits: Vec<Sum>,
@@ -72,7 +72,7 @@ impl Series {
         (sum.count, sum.average_us())
     }
 
-    /// The average wait of each block that has one.
+    /// The average wait in each block in which a wait ended.
     pub(super) fn averages(&self) -> Vec<f64> {
         joined(
             self.waits
@@ -82,7 +82,7 @@ impl Series {
         )
     }
 
-    /// The average queue delay of each block that has one.
+    /// The average queue delay in each block in which an item started.
     pub(super) fn delays(&self) -> Vec<f64> {
         joined(
             self.delays
@@ -191,7 +191,7 @@ impl Blocks {
         (block as usize).min(self.count - 1)
     }
 
-    /// Adds the parts of a wait to the blocks that contain them.
+    /// Adds each part of a wait to the block that contains it.
     fn add_parts(&mut self, name: String, wait: &Wait) {
         let (from, to) = (self.block(wait.start_ns), self.block(wait.end_ns));
         let edge = |block: usize| self.first_ns + block as u64 * self.length_ns;

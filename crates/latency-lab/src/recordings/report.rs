@@ -23,9 +23,9 @@ pub struct Recording {
     pub format: &'static str,
     /// The kernel's release, if the file has it.
     pub kernel: String,
-    /// The kernel's scheduler settings, as far as the file shows them.
+    /// The settings of the kernel's scheduler, as far as the file shows them.
     pub scheduler: String,
-    /// CPUs on which events were recorded.
+    /// The CPUs on which events were recorded.
     pub cpus: Vec<u32>,
     /// The clock of the time stamps.
     pub clock: String,
@@ -69,27 +69,27 @@ pub struct Waits {
     pub waited_us_per_s: f64,
 }
 
-/// A row: the new recording compared with the old one.
+/// A row, in which the new recording is compared with the old one.
 #[derive(Debug, Clone, Serialize)]
 pub struct Differing {
-    /// Thread, process, or work queue with its function.
+    /// The name of the thread or process, or of the work queue and its function.
     pub name: String,
     /// False if too many events of these threads are missing; nothing is compared then.
     pub valid: bool,
-    /// "old" or "new" if the row occurs only in that recording.
+    /// "old" or "new", if the row occurs only in this recording.
     pub only: Option<&'static str>,
     /// The waits in the old recording.
     pub old: Waits,
     /// The waits in the new recording.
     pub new: Waits,
-    /// Comparison of the time waited per second, by blocks.
+    /// Comparison of the time waited per second; the samples are the blocks.
     pub waited: Option<Comparison>,
-    /// Comparison of the average wait, by blocks that have one.
+    /// Comparison of the average wait; the samples are the blocks in which a wait ended.
     pub average: Option<Comparison>,
-    /// Comparison of the average queue delay of the items, by blocks that have one; only for work
-    /// queues.
+    /// Comparison of the items' average queue delay; the samples are the blocks in which an item
+    /// started. Only for work queues.
     pub queue_delay: Option<Comparison>,
-    /// The values of the blocks, as one figure per measure.
+    /// The values of the blocks, with one figure for each measure.
     #[serde(skip)]
     figures: Vec<Figure>,
 }
@@ -111,7 +111,7 @@ pub struct RecordingsReport {
     pub rows: Vec<Differing>,
     /// The number of rows left out, which have less waiting.
     pub left_out: usize,
-    /// Other differences between the recordings, and limits of the figures.
+    /// Notices about other differences between the recordings and about the limits of the figures.
     pub notices: Vec<String>,
 }
 
@@ -143,7 +143,7 @@ impl Compared {
         self.valid.get(name).copied().unwrap_or(true)
     }
 
-    /// The samples of a row, block by block.
+    /// The samples of a row: one value for each block.
     fn samples(&self, name: &str, measure: &Measure) -> Vec<f64> {
         (measure.samples)(&self.blocks, self.blocks.rows.get(name))
     }

@@ -76,7 +76,7 @@ fn not_negative(name: &str, what: &str, value: f64) -> Result<(), String> {
     }
 }
 
-/// Comparisons use samples of the same round, so each may occur only once.
+/// Comparisons use samples of the same round, so each round may occur only once.
 fn once(name: &str, rounds: &[usize]) -> Result<(), String> {
     let mut seen = BTreeSet::new();
     match rounds.iter().find(|round| !seen.insert(**round)) {

@@ -2,7 +2,7 @@
 //! versions.
 //!
 //! Unlike samples of the engines of one run, samples of different reports were not interleaved.
-//! Other differences between the runs are part of the result, so the environments are compared as
+//! Whatever else differs between the runs affects the result, so the environments are compared as
 //! well.
 
 use std::path::PathBuf;
@@ -55,7 +55,7 @@ impl Reports {
         Ok(reports)
     }
 
-    /// Checks that there is something to compare or export.
+    /// Checks that the reports have samples to compare or export.
     fn check_samples(&self) -> Result<()> {
         let (name, report) = &self.all[0];
         match report.findings().figures.is_empty() {
@@ -67,7 +67,7 @@ impl Reports {
         }
     }
 
-    /// The experiment that made the reports.
+    /// The experiment that the reports are from.
     pub(crate) fn kind(&self) -> &'static str {
         self.all[0].1.findings().kind
     }
@@ -76,8 +76,8 @@ impl Reports {
         self.all.iter().skip(1)
     }
 
-    /// The figures of every engine, with a row for each report, compared with the first. The row of
-    /// a report that lacks the figure has no samples.
+    /// The figures of every engine, each with a row for each report; the rows are compared with the
+    /// first. If a report lacks a figure, its row has no samples.
     pub(crate) fn figures(&self) -> Vec<Figure> {
         let series: Vec<Vec<Series>> = self.all.iter().map(|(_, it)| series(it)).collect();
         let mut figures: Vec<Figure> = Vec::new();
@@ -128,7 +128,8 @@ impl Reports {
             .collect()
     }
 
-    /// Values at these paths that differ from those of the first report, with the report's name.
+    /// The values at these paths that differ from those of the first report, each with the name of
+    /// its report.
     fn differences(&self, paths: &[Path]) -> Vec<(&str, String)> {
         let first = value(&self.all[0].1);
         let mut found = Vec::new();
@@ -233,7 +234,7 @@ impl Reports {
         html::report(&self.findings(), &json)
     }
 
-    /// Every sample of every report, one per line.
+    /// Comma-separated values: every sample of every report, one per line.
     pub fn to_csv(&self) -> Result<String> {
         self.check_samples()?;
         let mut out = "report,figure,row,sample,value,unit,valid\n".to_owned();
@@ -276,7 +277,7 @@ fn quoted(text: &str) -> String {
     }
 }
 
-/// Engine and figure, unit, and samples.
+/// The names of the engine and figure, the unit, and the samples.
 type Series = (String, String, Vec<f64>);
 
 fn series(report: &Report) -> Vec<Series> {
@@ -313,7 +314,7 @@ const SETTINGS: [Path; 8] = [
     ("/load", "load"),
 ];
 
-/// Values that are specific to one run, or that follow from another value.
+/// Paths of values that are specific to one run or follow from another value.
 const OF_ONE_RUN: [&str; 8] = [
     "/date",
     "/cpu_steal_share",
@@ -325,7 +326,8 @@ const OF_ONE_RUN: [&str; 8] = [
     "/image/changed",
 ];
 
-/// Names of environment values, the most important first; others are named after their fields.
+/// Names of environment values, the most important first; values that are not listed are named
+/// after their fields.
 const NAMES: [Path; 22] = [
     ("/kernel", "kernel"),
     ("/cpus", "CPUs"),
@@ -424,7 +426,7 @@ mod tests {
         Report::from_json(report.to_string().as_bytes()).unwrap()
     }
 
-    /// A report without the fields that later versions added.
+    /// A report that lacks the fields that later versions added.
     const READ: &str = r#"{"iterations": 20, "valid": true, "interrupted": false, "left_out": [],
         "environment": {"date": "2026-11-23", "kernel": "", "cpus": "0-1", "programs": {},
                         "image": {"path": "a", "bytes": 1, "sha256": "0"}},

@@ -8,7 +8,7 @@ use super::median;
 use super::shift::{Interval, Shifts};
 use super::spread::{SAME_PERCENT, Spread, percent};
 
-/// Probability of claiming a difference where there is none: 1 in 100, for all comparisons of a
+/// Probability that a difference is claimed where there is none: 1 in 100 for all comparisons of a
 /// report together.
 pub const LEVEL: f64 = 0.01;
 
@@ -24,7 +24,7 @@ pub enum Verdict {
     Lower,
     /// The second side's values are larger.
     Higher,
-    /// Both sides are the same within [`SAME_PERCENT`] in shift, average and 90th percentile.
+    /// The sides differ by less than [`SAME_PERCENT`] in shift, average and 90th percentile.
     NoDifference,
     /// The samples show neither a difference nor its absence.
     NotShown,
@@ -42,7 +42,7 @@ pub struct Comparison {
     pub interval_percent: Option<Interval>,
     /// The shift in the unit of the samples, if there is no percentage.
     pub difference: Option<f64>,
-    /// The interval of `difference`.
+    /// The interval that belongs to `difference`.
     pub interval: Option<Interval>,
     /// The second side's average relative to that of the first, in per cent; none if one is zero.
     pub average_percent: Option<f64>,
@@ -59,7 +59,7 @@ pub struct Comparison {
     pub p_value: f64,
     /// `p_value` after the correction for all comparisons of the report (Bonferroni).
     pub p_adjusted: f64,
-    /// Number of comparisons that `p_adjusted` is corrected for.
+    /// The number of comparisons for which `p_adjusted` is corrected.
     pub comparisons: usize,
     /// The claim that the samples support.
     pub verdict: Verdict,
@@ -168,7 +168,7 @@ pub fn fewest_samples(comparisons: usize) -> usize {
     samples
 }
 
-/// A notice for a run whose rounds cannot support a claim about its engines.
+/// A notice for a run that has too few rounds to support a claim about its engines.
 pub(crate) fn too_few(
     rounds: usize,
     (sides, noun): (usize, &str),

@@ -34,9 +34,10 @@ pub(super) struct Shifts {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Samples {
-    /// Shifts within this many rounds.
+    /// The shifts are those of this many rounds.
     Rounds(usize),
-    /// This many samples on the first side, and on the second.
+    /// The shifts are those between this many samples of the first side and this many of the
+    /// second.
     Sides(usize, usize),
 }
 
@@ -136,7 +137,7 @@ impl Samples {
     fn exact(self) -> Option<Vec<f64>> {
         let mut chances = vec![0.0; self.pairs() + 1];
         match self {
-            // Each rank has either sign with a probability of one half.
+            // Each rank is positive or negative, each with a probability of one half.
             Samples::Rounds(rounds) if rounds <= EXACT_ROUNDS => {
                 chances[0] = 1.0;
                 for rank in 1..=rounds {
@@ -147,7 +148,8 @@ impl Samples {
                 }
             }
             // The probability that the greatest sample is from the first side is that side's share
-            // of the samples. In that case all of its pairs are below zero, otherwise none.
+            // of the samples. If it is, all pairs with that sample are below zero, otherwise none
+            // are.
             Samples::Sides(first, second) if first + second <= EXACT_SIDES => {
                 let mut of = vec![vec![0.0; chances.len()]; second + 1];
                 for row in &mut of {
@@ -192,7 +194,8 @@ mod tests {
         Shifts::of_sides(first, second).p_value()
     }
 
-    /// From the tables of Mann and Whitney and of Wilcoxon; R's wilcox.test gives the same results.
+    /// The values are from the tables of Mann and Whitney and of Wilcoxon; R's wilcox.test gives
+    /// the same results.
     #[test]
     fn exact_chances_are_those_of_the_tables() {
         let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-9, "{a} {b}");

@@ -49,7 +49,7 @@ const MOST_BYTES: u64 = 208 << 20;
 const FEWEST_BYTES: u64 = 32 << 20;
 const LARGE_PLACES: [&str; 3] = ["/usr/lib", "/usr/bin", "/usr/share"];
 
-/// The files in `places` that `wanted` selects, by path.
+/// The files in `places` that `wanted` selects, with their sizes and ordered by path.
 fn found(places: &[&str], wanted: impl Fn(&Metadata) -> bool) -> Vec<(PathBuf, u64)> {
     let mut files = Vec::new();
     for place in places {

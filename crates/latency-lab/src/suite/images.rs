@@ -35,7 +35,7 @@ const MKFS: [&str; 5] = [
 #[derive(Debug)]
 pub(super) struct SuiteImage {
     pub(super) path: PathBuf,
-    /// Empty for a tree, which is read rather than launched.
+    /// The command; empty for a tree, which is read rather than launched.
     pub(super) command: Vec<String>,
 }
 
@@ -50,7 +50,7 @@ fn is_root(command: &[String]) -> bool {
     !command.iter().any(|word| word.contains("{}"))
 }
 
-/// The file written beside an image once it is complete.
+/// The content of the file that is written beside an image once the image is complete.
 #[derive(Debug, Serialize, Deserialize)]
 struct Mark {
     layout: u32,
@@ -69,8 +69,7 @@ pub(super) fn default_directory() -> PathBuf {
 
 /// Checks the owner and mode of the directory, since commands that are kept there are run.
 ///
-/// # Errors
-/// Fails if another user could have put commands there.
+/// # Errors Fails if another user could have put commands into the directory.
 pub(super) fn check_directory(directory: &Path) -> Result<()> {
     let status = fs::metadata(directory).doing("looking at", directory)?;
     let place = directory.display();
@@ -122,7 +121,7 @@ fn known(path: &Path, mark: &Path) -> Option<Vec<String>> {
     (mark.layout == LAYOUT && path.is_file()).then_some(mark.command)
 }
 
-/// Fills the tree and verifies that its program runs there.
+/// Fills the tree and checks that its program runs with the tree as root directory.
 fn fill(root: &Path, part: &Part) -> io::Result<Vec<String>> {
     let tree = Tree::new(root.to_owned())?;
     let command = (part.collect)(&tree)?;

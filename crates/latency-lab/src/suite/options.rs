@@ -24,7 +24,7 @@ pub struct SuiteOptions {
     pub load: LoadChoice,
     /// Names of the parts to run, as in [`part_names`]; all parts if empty.
     pub only: Vec<String>,
-    /// Where images are kept; by default the user's cache directory.
+    /// The directory in which images are kept; by default it is in the user's cache directory.
     pub work: Option<PathBuf>,
     /// How long a launch may take.
     pub timeout: Duration,

@@ -1,4 +1,4 @@
-//! A part of the suite: an image, and the program launched from it or the tree read.
+//! A part of the suite: an image, from which a program is launched or a tree is read.
 
 use std::io;
 

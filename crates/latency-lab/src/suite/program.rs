@@ -1,5 +1,5 @@
-//! The programs of the suite, which are well known and must be installed. Each is launched with its
-//! image as the root directory, unless its command contains the mount point (`{}`).
+//! The programs of the suite, which are well known and must be installed. The root directory of
+//! each program is its image, unless its command contains the mount point (`{}`).
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -18,7 +18,7 @@ pub(super) const MOST_READS: usize = 14;
 /// The JSON output of `lab suite`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct SuiteReport {
-    /// Requested launches of each program.
+    /// Number of launches that were requested for each program.
     pub iterations: usize,
     /// "fio" or "none": the load while programs are launched.
     pub load: String,
@@ -38,7 +38,7 @@ pub struct SuiteReport {
     pub environment: Option<Environment>,
 }
 
-/// One program, or one test of a tree.
+/// A row: one program, or one test of a tree.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SuiteRow {
     /// Label for the table.
@@ -66,8 +66,8 @@ pub struct SuiteCell {
     pub rounds: Vec<usize>,
     /// Median; none without samples.
     pub median: Option<f64>,
-    /// How long the engine takes relative to the first engine, whatever the unit; computed from the
-    /// shift of `against_first`.
+    /// How long the engine takes relative to the first engine, even if the unit is a rate; computed
+    /// from the shift of `against_first`.
     pub time_ratio: Option<f64>,
     /// Comparison with the first engine; none for the first.
     pub against_first: Option<Comparison>,
@@ -85,7 +85,7 @@ pub struct SuiteEngine {
     pub geometric_mean: Option<f64>,
     /// The name of the row with the greatest time ratio.
     pub worst_row: Option<String>,
-    /// The ratio of that row.
+    /// The time ratio in that row.
     pub worst_ratio: Option<f64>,
 }
 
@@ -241,7 +241,8 @@ impl SuiteReport {
         shown(self.rows.iter().map(figure).collect(), self.valid)
     }
 
-    /// The first engine's medians in their units, and the other engines' times relative to these.
+    /// A table of the first engine's medians in their units, and of the other engines' times
+    /// relative to the first engine's.
     fn summary(&self) -> Vec<Table> {
         let numbers: Vec<String> = (1..=self.engines.len())
             .map(|it| format!("[{it}]"))

@@ -1,4 +1,4 @@
-//! Shared by the tests of experiments: an image from the repository, a lock, and the line for a
+//! What the tests of experiments share: an image from the repository, a lock, and the line for a
 //! skipped test.
 
 pub mod schema;
