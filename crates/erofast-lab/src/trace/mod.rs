@@ -127,7 +127,7 @@ pub fn latency(args: &TraceLatencyArgs) -> anyhow::Result<Outcome> {
         name: pattern.is_some().then_some(&matches),
         pids: (!args.pids.is_empty()).then_some(&pids),
         cpus: (!args.cpus.is_empty()).then_some(&cpus),
-        // The JSON has both threads and work queues, whatever a row of the table is.
+        // The JSON always has both threads and work queues.
         items: args.by == By::Workqueue && !args.json,
     };
     let moments = [("--from", args.from), ("--to", args.to)];

@@ -16,7 +16,7 @@ const CHAINS: usize = 3;
 /// Number of activities that are printed for each time a thread runs.
 const DOING: usize = 3;
 
-/// Whether `--why` means the thread with this PID and name.
+/// Whether a thread with this PID and name is one that `--why` names.
 type Named<'a> = &'a dyn Fn(i32, &str) -> bool;
 
 /// Finds the chains of the threads that `task` names. `task` is tried first as PID, NAME or

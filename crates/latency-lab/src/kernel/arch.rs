@@ -23,7 +23,7 @@ impl Arch {
         let mut own = known.filter(|arch| arch.cpu() == std::env::consts::ARCH);
         own.next().ok_or_else(|| {
             LabError::Preparation(format!(
-                "the packages that lab kernel runs are for x86-64 and arm64, but this machine is {}",
+                "packages can be fetched only for x86-64 and arm64, but this machine is {}",
                 std::env::consts::ARCH
             ))
         })

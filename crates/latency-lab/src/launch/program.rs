@@ -15,7 +15,7 @@ use super::owner::Owner;
 /// The times of all threads of the program, added up, within the launch.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Times {
-    /// Total time from the start of an uninterruptible sleep to running again.
+    /// Total time of uninterruptible sleeps, each from its start until the thread ran again.
     pub(super) uninterruptible_ns: u64,
     /// Number of moves to the run queue of another CPU.
     pub(super) migrations: u64,

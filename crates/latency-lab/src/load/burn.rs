@@ -85,8 +85,9 @@ impl Spent {
         seconds / self.total.max(1e-9)
     }
 
-    /// Whether the jobs reached their share. Together they ask for the fraction `wanted` of the
-    /// machine (at most all of it); the time of the launches themselves is unavailable to them.
+    /// Whether the jobs reached their share of CPU time. Together they ask for the fraction
+    /// `wanted` of the machine (at most all of it); the time of the launches themselves is
+    /// unavailable to them.
     pub(crate) fn burned(&self, wanted: f64) -> bool {
         let left = (1.0 - self.share(self.own)).max(0.0);
         self.share(self.load) >= ENOUGH * wanted * left && self.total > 0.0

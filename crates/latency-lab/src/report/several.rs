@@ -189,7 +189,7 @@ impl Reports {
         found
     }
 
-    /// The findings of a single report, or of all side by side.
+    /// The findings of a single report, or of several reports side by side.
     fn findings(&self) -> Findings {
         if let [(_, report)] = &self.all[..] {
             return report.findings();

@@ -130,7 +130,7 @@ fn fill(root: &Path, part: &Part) -> io::Result<Vec<String>> {
     }
     let words: Vec<OsString> = command.iter().map(OsString::from).collect();
     let words = command_at(&words, is_root(&command), root);
-    let alone = |why| io::Error::other(format!("it cannot run from a tree of its own: {why}"));
+    let alone = |why| io::Error::other(format!("it cannot run from a separate tree: {why}"));
     output(Command::new(&words[0]).args(&words[1..])).map_err(alone)?;
     Ok(command)
 }
