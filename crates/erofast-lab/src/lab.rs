@@ -73,7 +73,7 @@ fn launched(options: &LaunchOptions, args: &LabRoundsArgs) -> anyhow::Result<Out
     end(Report::Launch(Box::new(report)), &args.output, args.details)
 }
 
-/// Writes the same page that `lab report` would make from the JSON, and prints the report.
+/// Writes the page, made from the JSON as `lab report` would make it, and prints the report.
 fn end(report: Report, output: &LabOutputArgs, details: bool) -> anyhow::Result<Outcome> {
     let json = report.to_json();
     if output.html.is_some() {

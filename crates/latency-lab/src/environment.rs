@@ -64,7 +64,7 @@ pub struct Environment {
     /// Whether a thread that is blocked on a mutex may lend its turn to the owner (Linux 6.17);
     /// none if unknown, and in reports from early versions.
     pub proxy_execution: Option<bool>,
-    /// 1 if each session is a scheduling group of its own, which changes every figure under load.
+    /// 1 if each session has its own scheduling group, which changes every figure under load.
     pub sched_autogroup_enabled: Option<i64>,
     /// The lab's nice value, which programs and engines inherit.
     pub nice: Option<i32>,

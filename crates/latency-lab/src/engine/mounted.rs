@@ -46,8 +46,8 @@ impl Mounted {
         &self.point
     }
 
-    /// The process that serves the mount, if any. For erofast this is the server, not its parent,
-    /// the mount helper, which has only one thread.
+    /// The process that serves the mount, if any. For erofast this is the server rather than its
+    /// parent, the mount helper, which has only one thread.
     pub fn daemon(&self) -> Option<u32> {
         let started = self.daemon.as_ref()?.id();
         let serves = |pid: &u32| process_threads(*pid).len() > 1 && name(*pid) == name(started);

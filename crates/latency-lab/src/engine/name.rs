@@ -21,7 +21,7 @@ pub enum Engine {
     Module(Module),
     /// erofs-utils' FUSE daemon.
     Erofsfuse,
-    /// erofast's mount of the image at a URL, where a web server of the lab serves the image.
+    /// erofast's mount of the image from a URL, at which a web server of the lab serves the image.
     Url {
         /// `latency=MS` and `bandwidth=MB/S` of the link, and options of `erofast mount -o`.
         options: String,

@@ -77,7 +77,7 @@ impl Scan {
 }
 
 /// Splits a command line at `--` into commands with their names and preparations, and repeats each
-/// for every value of the parameters.
+/// command for every value of the parameters.
 pub fn commands(
     words: &[OsString],
     names: &[String],

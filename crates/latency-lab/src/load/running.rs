@@ -90,7 +90,7 @@ impl Load {
         Moment::now(&self.processes())
     }
 
-    /// Counts the time since `window` was taken as time in which the load had to run.
+    /// Adds the time since `window` was taken to the time in which the load had to run.
     pub fn count(&mut self, window: Option<Moment>) {
         if let Some(spent) = self.since(window) {
             self.add(spent);
@@ -102,7 +102,7 @@ impl Load {
         self.window()?.since(window?)
     }
 
-    /// Counts time in which the load had to run.
+    /// Adds to the time in which the load had to run.
     pub(crate) fn add(&mut self, spent: Spent) {
         self.spent.add(spent);
     }
