@@ -24,7 +24,6 @@ use latency_lab::{Report, Reports};
 
 use crate::progress::Shown;
 
-/// Runs `erofast lab launch`.
 pub fn launch(args: &LabLaunchArgs) -> anyhow::Result<Outcome> {
     let options = LaunchOptions {
         image: args.image.clone(),
@@ -41,7 +40,6 @@ pub fn launch(args: &LabLaunchArgs) -> anyhow::Result<Outcome> {
     launched(&options, &args.rounds)
 }
 
-/// Runs `erofast lab run`.
 pub fn run(args: &LabRunArgs) -> anyhow::Result<Outcome> {
     let scans = args.scans.iter().map(|scan| Ok(scan.parse()?));
     let scans = scans.collect::<anyhow::Result<Vec<Scan>>>()?;
@@ -75,14 +73,14 @@ fn launched(options: &LaunchOptions, args: &LabRoundsArgs) -> anyhow::Result<Out
     end(Report::Launch(Box::new(report)), &args.output, args.details)
 }
 
-/// Writes the page that `lab report` would make from the JSON, and prints the report.
+/// Writes the page, made from the JSON as `lab report` would make it, and prints the report.
 fn end(report: Report, output: &LabOutputArgs, details: bool) -> anyhow::Result<Outcome> {
     let json = report.to_json();
     if output.html.is_some() {
         let page = Report::from_json(json.as_bytes()).map_err(anyhow::Error::msg)?;
         write(output.html.as_deref(), || page.to_html())?;
     }
-    // Scripts and files get all figures, a terminal only the answer.
+    // Scripts and files get all figures; a terminal gets only the answer.
     let text = match details || !std::io::stdout().is_terminal() {
         _ if output.json => json,
         true => report.table(),
@@ -92,7 +90,6 @@ fn end(report: Report, output: &LabOutputArgs, details: bool) -> anyhow::Result<
     Ok(outcome(output.json, &report.faults()))
 }
 
-/// Runs `erofast lab report`.
 pub fn report(args: &LabReportArgs) -> anyhow::Result<Outcome> {
     let reports = Reports::read(&args.files)?;
     write(args.html.as_deref(), || reports.to_html())?;
@@ -106,7 +103,6 @@ pub fn report(args: &LabReportArgs) -> anyhow::Result<Outcome> {
     Ok(Outcome::Fine)
 }
 
-/// Runs `erofast lab read`.
 pub fn read(args: &LabReadArgs) -> anyhow::Result<Outcome> {
     writable([&args.output.html])?;
     let mut options = ReadOptions {
@@ -142,7 +138,6 @@ fn is_test(name: &str) -> bool {
     Test::all().iter().any(|test| test.word() == name)
 }
 
-/// Runs `erofast lab suite`.
 pub fn suite(args: &LabSuiteArgs) -> anyhow::Result<Outcome> {
     writable([&args.output.html])?;
     let options = SuiteOptions {
@@ -159,7 +154,6 @@ pub fn suite(args: &LabSuiteArgs) -> anyhow::Result<Outcome> {
     end(report, &args.output, true)
 }
 
-/// Runs `erofast lab diff`.
 pub fn diff(args: &LabDiffArgs) -> anyhow::Result<Outcome> {
     let report = diff::run(&args.old, &args.new)?;
     match args.json {
@@ -169,7 +163,6 @@ pub fn diff(args: &LabDiffArgs) -> anyhow::Result<Outcome> {
     Ok(outcome(args.json, &report.not_valid_because))
 }
 
-/// Runs `erofast lab pressure`.
 pub fn pressure(args: &LabPressureArgs) -> anyhow::Result<Outcome> {
     writable([&args.output.html])?;
     let options = PressureOptions {
@@ -188,7 +181,6 @@ pub fn pressure(args: &LabPressureArgs) -> anyhow::Result<Outcome> {
     end(report, &args.output, true)
 }
 
-/// Runs `erofast lab hotplug`.
 pub fn hotplug(args: &LabHotplugArgs) -> anyhow::Result<Outcome> {
     writable([&args.output.html])?;
     let options = HotplugOptions {
@@ -205,7 +197,6 @@ pub fn hotplug(args: &LabHotplugArgs) -> anyhow::Result<Outcome> {
     end(report, &args.output, true)
 }
 
-/// Runs `erofast lab kernel`.
 pub fn kernel(args: &LabKernelArgs) -> anyhow::Result<Outcome> {
     writable([&args.output.html])?;
     let arch = match &args.arch {
@@ -244,7 +235,6 @@ pub fn kernel(args: &LabKernelArgs) -> anyhow::Result<Outcome> {
     end(Report::Launch(Box::new(report)), &args.output, args.details)
 }
 
-/// Runs `erofast lab guest`.
 pub fn guest() -> anyhow::Result<Outcome> {
     kernel::run_guest()?;
     Ok(Outcome::Fine)
@@ -255,7 +245,7 @@ fn engines(args: &LabEngineArgs) -> anyhow::Result<Vec<Engine>> {
     names.map(|name| Ok(name.parse()?)).collect()
 }
 
-/// Fails before the run rather than after it if a report cannot be written.
+/// Checks before the run that reports can be written, so that no run is wasted.
 fn writable<'a>(paths: impl IntoIterator<Item = &'a Option<PathBuf>>) -> anyhow::Result<()> {
     paths
         .into_iter()
@@ -263,7 +253,7 @@ fn writable<'a>(paths: impl IntoIterator<Item = &'a Option<PathBuf>>) -> anyhow:
         .try_for_each(|path| writable_file(path))
 }
 
-/// Checks that a file can be written, and leaves it as it was.
+/// Checks that a file can be written, without changing or creating it.
 pub fn writable_file(path: &Path) -> anyhow::Result<()> {
     let is_new = !path.try_exists().unwrap_or(true);
     File::options()
@@ -282,8 +272,8 @@ fn write(path: Option<&Path>, content: impl Fn() -> String) -> anyhow::Result<()
     std::fs::write(path, content()).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// The outcome of a run. A table lists the run's faults itself; JSON is meant for programs, so the
-/// faults are also printed as a note.
+/// The outcome of a run. A table lists the run's faults. JSON is meant for programs, so with JSON
+/// the faults are also printed as a note.
 pub fn outcome(json: bool, faults: &[String]) -> Outcome {
     if json && !faults.is_empty() {
         note(format_args!("the run is not valid: {}", faults.join("; ")));

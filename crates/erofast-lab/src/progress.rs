@@ -1,4 +1,4 @@
-//! Progress of an experiment: a bar on a terminal, one line per minute elsewhere.
+//! Shows the progress of an experiment: as a bar on a terminal, otherwise as one line per minute.
 
 use std::time::{Duration, Instant};
 
@@ -6,17 +6,17 @@ use erofast_cli::bar::{Bar, is_watched};
 use erofs_mount::note;
 use latency_lab::Progress;
 
-/// How often a line is printed if no bar is drawn.
+/// Interval at which a line is printed if no bar is drawn.
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Progress shown to the user.
+/// The progress that is shown to the user.
 pub struct Shown {
     bar: Bar,
-    /// Set if no bar is drawn.
+    /// What printing lines needs; none if a bar is drawn.
     lines: Option<Lines>,
 }
 
-/// Progress printed as lines.
+/// What is needed to print progress as lines.
 struct Lines {
     phase: String,
     total: u64,
@@ -24,7 +24,7 @@ struct Lines {
 }
 
 impl Shown {
-    /// Begins to show progress; nothing is printed yet.
+    /// Prepares to show progress; nothing is printed yet.
     pub fn begin() -> Self {
         let lines = || Lines {
             phase: String::new(),

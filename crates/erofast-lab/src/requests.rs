@@ -1,8 +1,9 @@
 //! Shows the requests to the machine's erofast mounts as tracks of a trace: how long each request
 //! waited for a thread, and how that thread served it.
 //!
-//! A mount records trace spans for ten seconds after each query, so a thread queries it every
-//! second. A mount whose daemon hangs blocks only that thread and is left out.
+//! A mount records trace spans for ten seconds after each query, so a thread queries every mount
+//! once a second. If a daemon hangs, it blocks only that thread, but the trace then shows no
+//! requests of any mount.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -36,7 +37,7 @@ pub struct Requests {
     spans: Vec<(u32, Span)>,
     mounts: HashSet<u32>,
     lost: u64,
-    /// The thread that queries the mounts, whose own requests are left out.
+    /// The thread that queries the mounts; its own requests are left out.
     asked_by: i32,
 }
 
@@ -77,7 +78,7 @@ impl Requests {
         let table = mountinfo();
         let mounts = table.lines().filter_map(Mount::parse);
         for Mount { device, point, .. } in mounts.filter(|mount| mount.kind == FSTYPE) {
-            // Another user's mount, or a dead one, does not answer.
+            // Another user's mount, or one whose daemon is dead, cannot be queried.
             let Ok((spans, lost)) = take_spans(&point) else {
                 continue;
             };

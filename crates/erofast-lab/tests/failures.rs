@@ -118,7 +118,8 @@ fn a_missing_program_and_a_missing_fio_are_said_before_the_first_launch() {
 #[test]
 fn without_root_the_lab_and_the_recorder_say_that_they_need_it() {
     let binary = Path::new(env!("CARGO_BIN_EXE_erofast-lab"));
-    // Another user must be able to reach the binary: build directories are often private.
+    // The binary is copied, because build directories are often private and another user must be
+    // able to reach it.
     let public = tempfile::tempdir().expect("a directory");
     let copy = public.path().join("erofast-lab");
     let as_nobody = |arguments: &[&str]| {
@@ -242,7 +243,7 @@ fn a_time_limit_ends_a_real_time_program_on_the_only_cpu_of_the_lab() {
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(300);
     while lab.try_wait().expect("a child").is_none() {
         if std::time::Instant::now() > deadline {
-            // All processes that the lab has started end with it, except the launched program.
+            // Killing the lab ends all processes that it started, except the launched program.
             let _ = lab.kill();
             panic!("the lab does not end");
         }

@@ -1,4 +1,5 @@
-//! `erofast lab report`: from the JSON of a run to its answer, its page and its samples.
+//! Tests of `erofast lab report`, which makes the answer, the page and the samples of a run from
+//! its JSON.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -8,8 +9,8 @@ use tempfile::TempDir;
 
 use crate::failure::fails;
 
-/// Launches of two engines, the second one faster, with the fields of an early version. The stored
-/// verdict does not match the samples.
+/// Launches of two engines, the second one faster, with the fields of a report from an early
+/// version. The stored verdict does not match the samples.
 fn launches(valid: bool, kernel: &str) -> Value {
     let engine = |name: &str, launch_us: u32, against: Value| {
         let sample = |k: u32| {
@@ -202,7 +203,7 @@ fn runs_of_different_commands_do_not_compare_and_other_settings_are_named() {
     assert_eq!(diff["notices"], json!(notices));
 }
 
-/// The report of [`launches`] with other launch times for the second engine.
+/// The report of [`launches`], but with these launch times for the second engine.
 fn with_times(times: impl Fn(u32) -> u32) -> Value {
     let mut report = launches(true, "6.18");
     for k in 0..20 {
@@ -519,7 +520,7 @@ fn a_demo_beside_busy_programs_is_marked_and_does_not_fail() {
     let place = Place::new();
     let directory = place.0.path().display();
     place.file("launches", &launches(false, "6.18").to_string());
-    // The stubs build nothing, and `lab launch` prints the stored report.
+    // With these stubs the demo builds nothing, and `lab launch` prints the stored report.
     let lab = env!("CARGO_BIN_EXE_erofast-lab");
     let stub = |name: &str, text: &str| {
         let path = place.file(name, &format!("#!/bin/sh\n{text}\n"));

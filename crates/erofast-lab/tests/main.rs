@@ -1,6 +1,6 @@
-//! Tests the program, run as a user runs it.
+//! Tests the program by running it as a user would.
 //!
-//! All tests are in one executable, because separate ones would each have to be linked.
+//! All tests are in one executable, because every further executable would have to be linked.
 
 #[path = "../../erofast/tests/common/failure.rs"]
 mod failure;

@@ -1,4 +1,5 @@
-//! A program built differently, possibly for another architecture, prints the same output as ours.
+//! Checks that a program that was built differently, possibly for another architecture, prints the
+//! same output as the program that was built with this test.
 //!
 //! scripts/test-program runs this test with such a program.
 

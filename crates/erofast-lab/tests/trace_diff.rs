@@ -1,4 +1,4 @@
-//! `erofast trace diff` on recordings whose waits are known.
+//! Tests of `erofast trace diff` on recordings whose waits are known.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -7,8 +7,8 @@ use std::process::{Command, Output};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A recording of one CPU for `seconds`: every 4 ms the threads run in turn, for 50 us each. After
-/// its wake-up, each thread waits for the given time, give or take a tenth.
+/// A recording of one CPU for `seconds`: every 4 ms, each thread runs once, for 50 us. After each
+/// wake-up, a thread waits for its given time, plus or minus a tenth.
 fn recording(threads: &[(&str, u32)], seconds: u32, seed: u32) -> String {
     let mut out = String::new();
     let (mut random, mut lines) = (seed, 0);

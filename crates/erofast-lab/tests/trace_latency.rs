@@ -71,7 +71,7 @@ fn the_table_fits_in_100_columns() {
 #[test]
 fn an_invalid_trace_prints_its_figures_and_exits_with_1() {
     let lost = format!("CPU:0 [LOST 3 EVENTS]\n{TRACE}");
-    // In the last switch, the thread that leaves the CPU becomes one that was never switched in.
+    // Changes the last switch so that a thread leaves the CPU that was never switched in.
     let (head, last) = TRACE.trim_end().rsplit_once('\n').unwrap();
     let missing = format!("{head}\n{}\n", last.replace("prev_pid=1", "prev_pid=4"));
     for (trace, reason) in [(lost, "3 events were lost"), (missing, "are missing")] {
@@ -88,7 +88,7 @@ fn an_invalid_trace_prints_its_figures_and_exits_with_1() {
 
 #[test]
 fn rows_have_a_validity_of_their_own() {
-    // 200 waits of b, and one wait of c, for which a switch on another CPU is missing.
+    // There are 200 waits of b and one wait of c. For c, a switch on another CPU is missing.
     let line = |us: u64, cpu: u32, by: &str, fields: &str| {
         format!("    {by} [00{cpu}] d..2. 2.{us:06}: {fields}\n")
     };
@@ -131,7 +131,7 @@ fn rows_have_a_validity_of_their_own() {
         (valid(2), valid(3), &json["valid"]),
         (true.into(), false.into(), &true.into())
     );
-    // Selected alone, c is not valid either, and neither is its page.
+    // If c alone is selected, its row is not valid either, and neither is its page.
     let directory = tempfile::tempdir().unwrap();
     let page = directory.path().join("c.html");
     let page = page.to_str().unwrap();
@@ -162,7 +162,7 @@ fn notices_reach_the_user() {
 fn waits_are_counted_by_length_and_kind() {
     let text = latency(&[]);
     assert!(text.contains("Waits by length:"), "{text}");
-    // 3 us is between 2^11 and 2^12 ns, 100 us between 2^16 and 2^17 ns.
+    // 3 us is between 2^11 and 2^12 ns, and 100 us is between 2^16 and 2^17 ns.
     assert_eq!(
         words(&text, " 2.0 us to").join(" "),
         format!("2.0 us to 4.1 us 1 0 {}", "#".repeat(20))

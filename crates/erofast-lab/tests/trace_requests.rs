@@ -1,5 +1,5 @@
-//! A recording shows the requests of a mount on separate tracks. Needs root, tracefs and /dev/fuse;
-//! prints what it skips.
+//! Tests that a recording shows the requests of a mount on separate tracks. The test needs root,
+//! tracefs and /dev/fuse; if one is missing, it prints that it was skipped.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -85,7 +85,7 @@ fn text(fields: &[Field<'_>], wanted: u64) -> String {
     })
 }
 
-/// A slice of a track that belongs to a thread.
+/// A slice on one of a thread's tracks.
 #[derive(Debug)]
 struct Shown {
     track: String,
@@ -95,7 +95,7 @@ struct Shown {
     to: u64,
 }
 
-/// All slices. The numbers in Perfetto's messages: Trace.packet 1; TracePacket.timestamp 8,
+/// All slices. The field numbers of Perfetto's messages: Trace.packet 1; TracePacket.timestamp 8,
 /// .track_event 11, .track_descriptor 60; TrackDescriptor.uuid 1, .name 2, .thread 4, .parent_uuid
 /// 5; ThreadDescriptor.tid 2; TrackEvent.type 9 (1 begins, 2 ends), .track_uuid 11, .name 23.
 fn slices(trace: &[u8]) -> Vec<Shown> {
@@ -118,7 +118,7 @@ fn slices(trace: &[u8]) -> Vec<Shown> {
                 open.push((text(&event, 23), at));
                 continue;
             }
-            let (name, from) = open.pop().expect("what ends has begun");
+            let (name, from) = open.pop().expect("a slice begins before it ends");
             let (track, tid) = tracks[&uuid].clone();
             shown.push(Shown {
                 track,
@@ -165,7 +165,7 @@ fn a_recording_has_the_requests_of_a_mount_with_what_was_done_for_them() {
         .iter()
         .filter(|slice| slice.track == "requests" && slice.name.starts_with("read "))
         .collect();
-    // Parts belong to a request that the same thread was serving at that time.
+    // Each part belongs to a request that the same thread was serving at that time.
     for name in ["fetch ", "decompress ", "reply "] {
         let mut parts = shown.iter().filter(|part| part.name.starts_with(name));
         let within = |read: &&Shown, part: &Shown| {

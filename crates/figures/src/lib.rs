@@ -1,9 +1,9 @@
-//! Figures that a program reports, declared once.
+//! Declares the figures that a program reports, each in one place.
 //!
-//! [`figures!`] declares a struct and a table of its fields: the meaning of each, its type, and the
-//! Prometheus metric that shows it, if any. Serde serializes the struct; schemas and Prometheus
-//! pages are generated from the table. A counter is one field, declared beside the code that
-//! increments it.
+//! [`figures!`] declares a struct and a table of its fields: the meaning and type of each field,
+//! and the Prometheus metric that shows it, if any. Serde serializes the struct; schemas and
+//! Prometheus pages are generated from the table. A counter is one field, declared beside the code
+//! that increments it.
 //!
 //! ```
 //! use figures::{Shape, Shaped};
@@ -40,12 +40,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// One field of a struct of figures.
 #[derive(Clone, Copy, Debug)]
 pub struct Figure {
-    /// Its name in JSON, which ends with the unit: `_bytes`, `_ns`, `_s`, `_pages`.
+    /// Its name in JSON. If it has a unit, the name ends with it: `_bytes`, `_ns`, `_s`, `_pages`.
     pub name: &'static str,
     /// The field's doc comment.
     pub help: &'static str,
     /// Type and name of its Prometheus metric: `name`, `name{label=value}`, or `name{label}` for a
-    /// map, whose keys become the label's values, and for text.
+    /// map, whose keys become the label's values, or for a text, which becomes the label's value.
     pub metric: Option<(&'static str, &'static str)>,
     /// Its type.
     pub shape: Shape,
@@ -67,21 +67,21 @@ pub enum Shape {
     Flag,
     /// Text.
     Text,
-    /// One of these words.
+    /// A text that is one of these words.
     Words(&'static [&'static str]),
-    /// The inner type, null, or no field at all.
+    /// A value of this type or null, or the field is absent.
     Optional(&'static Shape),
-    /// Several values.
+    /// A list of values of this type.
     List(&'static Shape),
-    /// Values by name.
+    /// An object with any names, whose values have this type.
     Map(&'static Shape),
-    /// The fields of a struct.
+    /// An object with these fields.
     Part(&'static [Figure]),
 }
 
 /// A type that can be a figure or contain figures.
 pub trait Shaped {
-    /// Its type in JSON.
+    /// The type in JSON.
     const SHAPE: Shape;
 }
 
@@ -110,7 +110,7 @@ impl<K, T: Shaped> Shaped for BTreeMap<K, T> {
     const SHAPE: Shape = Shape::Map(&T::SHAPE);
 }
 
-/// A pair of numbers is a list.
+/// A pair of numbers becomes a list.
 impl<A: Shaped, B> Shaped for (A, B) {
     const SHAPE: Shape = Shape::List(&A::SHAPE);
 }
@@ -145,7 +145,7 @@ macro_rules! figures {
             }
         }
 
-        /// The counters of one thread, or of all threads.
+        /// The counters of one thread, or those that all threads share.
         #[derive(Debug, Default)]
         $counters_vis struct $counters {
             $($(#[$($meta)*])* $counter_vis $counter: std::sync::atomic::AtomicU64,)*
@@ -183,7 +183,7 @@ macro_rules! figures {
     };
 }
 
-/// The doc comment among a field's attributes, on one line.
+/// Extracts the doc comment from a field's attributes, as one line.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! help {

@@ -1,6 +1,6 @@
 //! The compilation that experiments launch: cc1, the C compiler proper, checks a small program.
 
-/// The source of the program. It includes no header, so that cc1 opens none.
+/// The source of the program. It includes no headers, so that cc1 opens no other file.
 pub(crate) const SOURCE: &str = "typedef unsigned long size_t;
 struct list { struct list *next; size_t length; };
 static size_t total(const struct list *list) {
@@ -23,10 +23,10 @@ pub(crate) fn command(compiler: &str) -> Vec<String> {
     let words = [
         compiler,
         "-quiet",
-        // Leaves out even stdc-predef.h, which cc1 includes by default.
+        // Without this, cc1 would include stdc-predef.h.
         "-nostdinc",
         "-fsyntax-only",
-        // Otherwise cc1 opens program.s in its directory, which is not writable.
+        // Without this, cc1 would create program.s in its directory, which is not writable.
         "-o",
         "-",
         "/program.c",

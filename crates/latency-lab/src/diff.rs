@@ -11,17 +11,17 @@ use crate::statistics::{Comparison, Modes, Summary, modes};
 /// The JSON output of `lab diff`.
 #[derive(Debug, Clone, Serialize)]
 pub struct DiffReport {
-    /// The experiment that made both reports.
+    /// The experiment that both reports are from.
     pub kind: &'static str,
     /// Whether both reports are valid.
     pub valid: bool,
     /// Which reports are not valid, if any.
     pub not_valid_because: Vec<String>,
-    /// Figures of both reports.
+    /// The figures that both reports have.
     pub rows: Vec<DiffRow>,
-    /// Names that only the old report has.
+    /// Names of the figures that only the old report has.
     pub only_old: Vec<String>,
-    /// Names that only the new report has.
+    /// Names of the figures that only the new report has.
     pub only_new: Vec<String>,
     /// Differences in the settings and environments of the runs.
     pub notices: Vec<String>,
@@ -32,7 +32,7 @@ pub struct DiffReport {
 /// One figure in both reports.
 #[derive(Debug, Clone, Serialize)]
 pub struct DiffRow {
-    /// Engine and figure.
+    /// The names of the engine and of the figure.
     pub name: String,
     /// Unit of the samples.
     pub unit: String,
@@ -44,8 +44,8 @@ pub struct DiffRow {
     pub old_summary: Option<Summary>,
     /// Summary of the new report's samples.
     pub new_summary: Option<Summary>,
-    /// The two groups of the old report's samples, if they fall into two groups, which no single
-    /// number describes.
+    /// The two groups of the old report's samples, if they fall into two groups; no single number
+    /// describes such samples.
     pub old_modes: Option<Modes>,
     /// The two groups of the new report's samples, if they fall into two groups.
     pub new_modes: Option<Modes>,

@@ -19,8 +19,8 @@ pub(crate) use group::Quota;
 pub use image::Image;
 use machine::line;
 
-/// Maximum share of the CPU time, in per cent, that a hypervisor may take; above it, the figures
-/// depend on the hypervisor.
+/// Maximum share of the CPU time, in per cent, that a hypervisor may take; if it takes more, the
+/// figures depend on the hypervisor.
 const MOST_STEAL: f64 = 10.0;
 
 /// The machine, its settings, the programs and the image.
@@ -36,7 +36,7 @@ pub struct Environment {
     pub cpu_model: Option<String>,
     /// The frequency governors of the CPUs, if any.
     pub governor: Option<String>,
-    /// Whether CPUs share cores: the kernel's "on", "off", "notsupported" or the like.
+    /// Whether CPUs share cores, in the kernel's words: "on", "off", "notsupported" and others.
     pub smt: Option<String>,
     /// CPUs that the scheduler leaves alone (`isolcpus`), in the kernel's list format.
     pub isolated_cpus: Option<String>,
@@ -54,17 +54,17 @@ pub struct Environment {
     /// The fraction of the CPU time that a hypervisor took during the run; none if the kernel's
     /// counters went backwards.
     pub cpu_steal_share: Option<f64>,
-    /// How much of each `sched_rt_period_us` real-time threads may use; -1 means all of it.
+    /// How long real-time threads may run in each `sched_rt_period_us`; -1 means all of it.
     pub sched_rt_runtime_us: Option<i64>,
     /// The period of `sched_rt_runtime_us`.
     pub sched_rt_period_us: Option<i64>,
     /// The kernel's preemption model: "none", "voluntary", "full", "lazy" or "rt"; "dynamic" if it
-    /// is chosen at boot and unknown.
+    /// is chosen at boot and cannot be determined.
     pub preemption: Option<String>,
     /// Whether a thread that is blocked on a mutex may lend its turn to the owner (Linux 6.17);
-    /// none if unknown, and in reports of early versions.
+    /// none if unknown, and in reports from early versions.
     pub proxy_execution: Option<bool>,
-    /// 1 if each session is a scheduling group of its own, which changes every figure under load.
+    /// 1 if each session has its own scheduling group, which changes every figure under load.
     pub sched_autogroup_enabled: Option<i64>,
     /// The lab's nice value, which programs and engines inherit.
     pub nice: Option<i32>,
@@ -76,12 +76,12 @@ pub struct Environment {
     pub cgroup_cpu: Option<String>,
     /// The cgroup's real-time budget, if the kernel has RT_GROUP_SCHED.
     pub cgroup_rt_runtime_us: Option<i64>,
-    /// How much of each `cgroup_period_us` the cgroup may use, by the strictest quota of the group
-    /// and its ancestors; none without a quota.
+    /// How much CPU time the cgroup may use in each `cgroup_period_us`, by the strictest quota of
+    /// the group and its ancestors; none without a quota.
     pub cgroup_quota_us: Option<i64>,
     /// The period of `cgroup_quota_us`.
     pub cgroup_period_us: Option<i64>,
-    /// How long the quota of `cgroup_quota_us` throttled threads during the run, summed over all
+    /// How long the quota in `cgroup_quota_us` throttled threads during the run, summed over all
     /// CPUs.
     pub cgroup_throttled_us: Option<u64>,
     /// Load averages over 1, 5 and 15 minutes, before the run started its own load.
@@ -92,7 +92,7 @@ pub struct Environment {
     pub memory_available_kib: Option<u64>,
     /// Whether the kernel offers FUSE over io_uring.
     pub fuse_uring_enabled: Option<String>,
-    /// Programs involved, with the versions that they print.
+    /// The programs involved, each with the version that it prints.
     pub programs: BTreeMap<String, String>,
     /// The measured image, if one is measured.
     #[serde(default, skip_serializing_if = "Image::is_none")]
@@ -100,13 +100,14 @@ pub struct Environment {
     /// CPU time at the beginning of the run.
     #[serde(skip)]
     begun: Option<Machine>,
-    /// The quota, and how long it had throttled threads before the run.
+    /// The quota, and how long it had already throttled threads when the run began.
     #[serde(skip)]
     quota: Option<(Quota, u64)>,
 }
 
 impl Environment {
-    /// Collects everything, and reads the whole image once, which also warms it in the page cache.
+    /// Collects all facts about the environment. Reads the whole image once, which also brings it
+    /// into the page cache.
     pub fn capture(image: &Path, erofast: &Path) -> Result<Environment> {
         Ok(Environment {
             image: Image::capture(image)?,
@@ -163,7 +164,7 @@ impl Environment {
         self.image.watch.clone()
     }
 
-    /// Adds the facts known once the run is over.
+    /// Adds the facts that are known only when the run is over.
     pub(crate) fn ended(self) -> Environment {
         let stolen = self.begun.zip(machine_ticks());
         let throttled = |(quota, before): &(Quota, u64)| quota.throttled_us()?.checked_sub(*before);
@@ -175,15 +176,15 @@ impl Environment {
         }
     }
 
-    /// Why the figures are invalid, if a hypervisor took too much of the CPU time of the run, or of
-    /// the measured parts of the run.
+    /// Why the figures are invalid, if a hypervisor took too much of the CPU time of the run or of
+    /// its measured parts.
     pub(crate) fn steal_fault(&self, measured: Option<f64>) -> Option<String> {
         let shares = [measured, self.cpu_steal_share].into_iter().flatten();
         let percent = shares.fold(0.0, f64::max) * 100.0;
         (percent > MOST_STEAL).then(|| format!("a hypervisor took {percent:.0} % of the CPU time"))
     }
 
-    /// How many CPUs the lab could use; none if that is unknown.
+    /// How many CPUs the lab was allowed to use; none if unknown.
     pub(crate) fn allowed(&self) -> Option<usize> {
         let list = self.allowed_cpus.as_ref().unwrap_or(&self.cpus);
         let count = |range: &str| {
@@ -194,7 +195,7 @@ impl Environment {
         list.trim().split(',').map(count).sum()
     }
 
-    /// Machine, settings and date in one line, to be quoted with a table.
+    /// Machine, settings and date in one line, which should be quoted with a table.
     pub fn line(&self) -> String {
         let release = self.kernel.split(' ').next().unwrap_or_default();
         let autogroup = self.sched_autogroup_enabled.map(|on| on != 0);
@@ -240,7 +241,8 @@ fn number(path: &str) -> Option<i64> {
     line(path)?.parse().ok()
 }
 
-/// The path of our cgroup: that of the version 1 cpu controller, or else that of version 2.
+/// The path of our cgroup: the one of the version 1 cpu controller if there is one, otherwise the
+/// one of version 2.
 fn cpu_cgroup() -> Option<String> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let first = cgroup(&groups, |list| list.split(',').any(|name| name == "cpu"));
@@ -275,11 +277,11 @@ fn version(program: &Path) -> Option<String> {
     Some(lines.find(|line| !line.is_empty())?.to_owned())
 }
 
-/// Seconds since 1970 in the format of RFC 3339. Years begin in March here, so that a leap day
-/// comes last.
+/// Seconds since 1970 in the format of RFC 3339. The calculation lets years begin in March, so that
+/// a leap day is the last day of a year.
 fn date(seconds: i64) -> String {
     let (days, rest) = (seconds.div_euclid(86400), seconds.rem_euclid(86400));
-    let day = days + 719_468; // since 1 March of the year 0
+    let day = days + 719_468; // days since 1 March of the year 0
     let (era, day) = (day.div_euclid(146_097), day.rem_euclid(146_097));
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
     let day = day - (365 * year + year / 4 - year / 100);

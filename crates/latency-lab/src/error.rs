@@ -12,7 +12,7 @@ pub enum LabError {
     EngineMissing {
         /// The engine, as requested.
         engine: String,
-        /// The missing requirement, and the remedy.
+        /// The missing requirement, with a remedy.
         reason: String,
     },
     /// Mounting failed although the engine is available.
@@ -25,14 +25,14 @@ pub enum LabError {
         /// The last line that the engine printed, or the system's reason.
         reason: String,
     },
-    /// The process that serves the mount ended while it was needed.
+    /// The process that served the mount ended while it was still needed.
     #[error("engine {engine}: its process {pid} ended during the experiment ({how}){}", dash(.last_line))]
     EngineDied {
         /// The engine, as requested.
         engine: String,
-        /// ID of the process that served the mount.
+        /// PID of the process that served the mount.
         pid: u32,
-        /// Exit status or signal.
+        /// The process's exit status, or the signal that killed it.
         how: String,
         /// Last line of its standard error, possibly empty.
         last_line: String,
@@ -40,7 +40,7 @@ pub enum LabError {
     /// The launched program failed.
     #[error("{}{program}: {how}{}", of_engine(.engine), dash(.last_line))]
     Program {
-        /// The engine it was launched from; empty if nothing is mounted for it.
+        /// The engine that the program was launched from; empty if nothing was mounted for it.
         engine: String,
         /// The program.
         program: String,
@@ -51,14 +51,14 @@ pub enum LabError {
         /// All of its standard error.
         errors: String,
     },
-    /// The load could not be started, or did not reach its share of CPU time.
+    /// The load could not be started or did not reach its share of CPU time.
     #[error("load: {0}")]
     Load(String),
     /// The recorder failed.
     #[error("recording the scheduler: {0}")]
     Recorder(String),
-    /// An image could not be made or lacks the program, or the machine of `lab kernel` could not be
-    /// made or run.
+    /// An image could not be created or lacks the program, or the machine of `lab kernel` could not
+    /// be created or did not run.
     #[error("{0}")]
     Preparation(String),
     /// The user lacks a required privilege.
@@ -101,7 +101,7 @@ impl<T, E: Into<io::Error>> Doing<T> for Result<T, E> {
 }
 
 impl LabError {
-    /// Adds a remedy if the failed command was launched without an engine.
+    /// Adds a remedy to the error of a command that was launched without an engine.
     pub(crate) fn with_remedy(mut self, remedy: &str) -> Self {
         if let Self::Program { engine, how, .. } = &mut self
             && engine.is_empty()

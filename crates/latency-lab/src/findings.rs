@@ -1,11 +1,11 @@
 //! The parts that the reports of all experiments share, and their text. Text, page and exports are
-//! made from these parts alone.
+//! made only from these parts.
 
 use crate::environment::Environment;
 use crate::figure::{Figure, tally};
 use crate::table::{Table, wrapped};
 
-/// The report of an experiment, or of several side by side.
+/// The report of an experiment, or several reports side by side.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     /// The experiment's name on the command line.
@@ -18,7 +18,7 @@ pub(crate) struct Findings {
     pub(crate) environment: Option<Environment>,
     /// Why the figures must not be used; empty if the run is valid.
     pub(crate) faults: Vec<String>,
-    /// Differences between the compared reports, in their subjects and environments.
+    /// Differences between the subjects and environments of the compared reports.
     pub(crate) differences: Vec<String>,
     /// The conclusion of the run; if there is none, the report counts the verdicts instead.
     pub(crate) conclusion: Option<String>,
@@ -30,7 +30,7 @@ pub(crate) struct Findings {
     pub(crate) details: Vec<Table>,
     /// Notes on the limits of the figures.
     pub(crate) notes: Vec<String>,
-    /// An explanation of the tables.
+    /// Text that explains the tables.
     pub(crate) legend: String,
     /// Additional charts for the page.
     pub(crate) drawings: String,
@@ -39,7 +39,7 @@ pub(crate) struct Findings {
 }
 
 impl Findings {
-    /// Text that must stay with a table that is quoted alone.
+    /// Text that belongs to a table even if the table is quoted alone.
     pub(crate) fn caption(&self) -> String {
         let valid = if self.is_valid() {
             "valid"
@@ -49,7 +49,7 @@ impl Findings {
         format!("{}; {valid}", self.run())
     }
 
-    /// The measurement, and where it was made.
+    /// What was measured, and on which machine.
     fn run(&self) -> String {
         let environment = self.environment.as_ref();
         let line = environment.map(|it| format!("; {}", it.line()));
@@ -106,7 +106,7 @@ impl Findings {
         out + self.end()
     }
 
-    /// The text after all figures.
+    /// The text at the end of a report, after all figures.
     fn end(&self) -> &'static str {
         match self.is_valid() {
             true => "",
@@ -116,7 +116,7 @@ impl Findings {
 
     /// Faults, conclusion and answer.
     fn head(&self) -> String {
-        // Faults precede the tables, so that they are quoted with the tables.
+        // Faults come before the tables, so that nobody quotes the tables without them.
         let signs = std::iter::once("NOT VALID: ").chain(std::iter::repeat("           "));
         let faults = self.faults.iter().zip(signs);
         let mut out: String = faults
@@ -144,7 +144,7 @@ impl Findings {
     }
 }
 
-/// The reasons why a report is not valid; a report of an early version may have none.
+/// The reasons why a report is not valid; a report from an early version may have none.
 pub(crate) fn reasons(valid: bool, reasons: &[String]) -> Vec<String> {
     match (valid, reasons) {
         (true, _) => Vec::new(),

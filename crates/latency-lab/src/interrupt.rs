@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM as a flag, so that an experiment ends in an orderly way and keeps its
+//! Turns Ctrl-C and SIGTERM into a flag, so that an experiment ends in an orderly way and keeps its
 //! samples.
 
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub struct Interrupt {
 }
 
 impl Interrupt {
-    /// Takes over SIGINT and SIGTERM until dropped.
+    /// Handles SIGINT and SIGTERM until the value is dropped.
     pub fn watch() -> Result<Self> {
         let mut interrupt = Interrupt::never();
         for signal in [SIGINT, SIGTERM] {
@@ -34,8 +34,8 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// A flag that only [`Interrupt::ask`] sets: for tests and for callers that handle signals
-    /// themselves.
+    /// A flag that only [`Interrupt::ask`] sets: it is for tests, and for callers that handle
+    /// signals themselves.
     pub fn never() -> Self {
         Interrupt {
             asked: Arc::new(AtomicBool::new(false)),

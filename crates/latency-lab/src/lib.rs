@@ -1,22 +1,23 @@
-//! Experiments, load, statistics and reports on scheduling latency.
+//! Measures scheduling latency: experiments, load, statistics and reports.
 //!
 //! An engine is a mount and the process that serves it, if any: the kernel's own EROFS, erofsfuse
-//! and erofast are started, measured and ended in the same way, in an order that favours none of
-//! them.
+//! and erofast are started, measured and ended in the same way, and the order of launches favours
+//! none of them.
 //!
 //! * [`launch`]: cold launches of a real program from each engine's mount
 //! * [`read`]: throughput and latency of reading
 //! * [`suite`]: several programs and trees in one run, one row each
 //! * [`diff`]: compares two reports, for example from different days or devices
 //! * [`recordings`]: compares two recordings of the scheduler: which threads wait longer
-//! * [`report`]: page and tables of a stored report, which may come from another machine
-//! * [`pressure`]: launching while memory is short
-//! * [`hotplug`]: reading while a CPU goes away and comes back
+//! * [`report`]: makes the page and the tables of a stored report, which may be from another
+//!   machine
+//! * [`pressure`]: launches while memory is short
+//! * [`hotplug`]: reads while a CPU goes offline and comes back
 //! * [`kernel`]: launches with the variants of the kernel's own EROFS, in a virtual machine
-//! * [`engine`]: what can be mounted, and how
+//! * [`engine`]: the engines, and how each mounts an image
 //! * [`load`]: keeps the machine busy during the measurements
-//! * [`schedule`]: the order of measurements; needs neither clock nor processes, so a mock can test
-//!   it
+//! * [`schedule`]: the order of measurements; needs neither a clock nor processes, so a mock can
+//!   test it
 //! * [`statistics`]: from samples to "faster", "slower" or "no difference"
 #![forbid(unsafe_code)]
 
@@ -60,5 +61,5 @@ pub use process::DaemonMemory;
 pub use progress::{Progress, Silent};
 pub use report::{Report, Reports};
 
-/// Results of the lab; an error is one line.
+/// Result of an operation of the lab; an error is one line.
 pub type Result<T, E = LabError> = std::result::Result<T, E>;

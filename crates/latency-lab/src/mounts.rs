@@ -26,7 +26,7 @@ pub struct Mount<'a> {
     /// The file system type, such as "ext4" or "fuse.erofast".
     pub kind: &'a str,
     source: &'a str,
-    /// Options of the file system, not of this mount of it.
+    /// Options of the file system itself, rather than of this mount.
     pub(crate) super_options: &'a str,
 }
 
@@ -49,15 +49,15 @@ impl<'a> Mount<'a> {
     }
 }
 
-/// The content of mountinfo; reading it never blocks on a dead daemon. Mount points that are not
-/// UTF-8 are not found.
+/// The content of mountinfo, which can be read even if the daemon of a mount hangs. Mount points
+/// whose paths are not UTF-8 are not found.
 pub fn mountinfo() -> String {
     let table = fs::read("/proc/self/mountinfo").unwrap_or_default();
     String::from_utf8_lossy(&table).into_owned()
 }
 
-/// How many mounts the machine has made, in all namespaces: each mount gets the next number (Linux
-/// 6.8 and later, as root). The query itself makes a mount, which is counted.
+/// How many mounts have been made on the machine, in all namespaces: each mount gets the next
+/// number (Linux 6.8 and later, as root). The query itself makes a mount, which is counted too.
 pub(crate) fn made() -> Option<u64> {
     /// `STATX_MNT_ID_UNIQUE`.
     const UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
@@ -75,7 +75,7 @@ pub(crate) fn is_mounted(point: &Path) -> bool {
     mounts.any(|mount| mount.point == point)
 }
 
-/// Everything mounted at a path and below it, in mount order.
+/// The mount points at a path and below it, in the order of mounting.
 pub(crate) fn below(path: &Path) -> Vec<PathBuf> {
     let table = mountinfo();
     let points = table.lines().filter_map(Mount::parse);
@@ -83,17 +83,18 @@ pub(crate) fn below(path: &Path) -> Vec<PathBuf> {
     points.filter(|point| point.starts_with(path)).collect()
 }
 
-/// The file system that a path is on: "ext4 on /dev/vda1".
+/// The file system on which a path is, and its source: "ext4 on /dev/vda1".
 pub(crate) fn filesystem(path: &Path) -> Option<String> {
     let (path, table) = (path.canonicalize().ok()?, mountinfo());
     let mounts = table.lines().filter_map(Mount::parse);
     let mounts = mounts.filter(|mount| path.starts_with(&mount.point));
-    // The last of the mounts with the longest path: later mounts cover earlier ones.
+    // Of several mounts with the longest path, the last one counts, because later mounts cover
+    // earlier ones.
     let mount = mounts.max_by_key(|mount| mount.point.as_os_str().len())?;
     Some(format!("{} on {}", mount.kind, mount.source))
 }
 
-/// Decodes the kernel's escapes; that of the backslash comes last.
+/// Decodes the kernel's escape sequences. The backslash's own must be decoded last.
 fn unescape(field: &str) -> String {
     let escapes = [
         ("040", " "),
@@ -109,14 +110,14 @@ fn unescape(field: &str) -> String {
         })
 }
 
-/// Unmounts; waits a while for a busy mount. If the mount stays busy, detaches it, so that nothing
-/// stays mounted, and reports that.
+/// Unmounts, waiting for a busy mount up to a time limit. If the mount stays busy, detaches it, so
+/// that nothing stays mounted, and returns an error.
 pub(crate) fn unmount_within_timeout(point: &Path) -> Result<()> {
     let deadline = Instant::now() + TIMEOUT;
     loop {
         match unmount_once(point) {
             Ok(()) => return Ok(()),
-            // Not mounted (any more), as intended.
+            // It is not mounted or no longer mounted, as intended.
             Err(Errno::INVAL) => return Ok(()),
             Err(Errno::BUSY) if Instant::now() < deadline => {
                 std::thread::sleep(Duration::from_millis(10))

@@ -1,6 +1,6 @@
 //! The order of measurements: each round measures the engines in a random order. Warm-ups come
-//! first, and spoilt measurements are repeated within a budget. This module needs neither clock nor
-//! processes.
+//! first. Spoilt measurements are repeated as long as a budget allows. This module needs neither
+//! clock nor processes.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use crate::{Interrupt, Progress, Result};
 /// Measures one engine once. Real executors mount and launch; the mock of the tests computes
 /// samples.
 pub trait Executor {
-    /// Result of one measurement.
+    /// The result of one measurement.
     type Sample;
     /// Measures engine number `engine`. An error ends the experiment.
     fn measure(&mut self, engine: usize) -> Result<Outcome<Self::Sample>>;
@@ -29,8 +29,9 @@ pub trait Executor {
 pub enum Outcome<S> {
     /// A measurement that counts.
     Good(S),
-    /// A measurement that does not count. If its figures are at least correct (the machine was busy
-    /// with something else), the sample may be used once the budget is exhausted.
+    /// A measurement that does not count. If its figures are correct all the same (only the machine
+    /// was busy with something else), it has a sample, which may be used once the budget is
+    /// exhausted.
     Spoilt(Thrown, Option<S>),
     /// The user asked to stop during the measurement.
     Interrupted,
@@ -46,7 +47,7 @@ pub struct Thrown {
     pub time_us: f64,
 }
 
-/// How reports store a [`Thrown`]; older reports have only the reason.
+/// How reports store a [`Thrown`]; in older reports it is only the reason.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum StoredThrown {
@@ -70,20 +71,20 @@ impl fmt::Display for Thrown {
     }
 }
 
-/// How many spoilt measurements of an engine are repeated. Only a few: slow measurements are spoilt
-/// more often than fast ones, so a sample without them is biased.
+/// How many spoilt measurements of an engine are repeated. Only a few are: slow measurements are
+/// spoilt more often than fast ones, so samples without the spoilt ones are biased.
 pub fn repeats(iterations: usize) -> usize {
     (iterations / 4).max(5)
 }
 
-/// How often, and in which order, to measure.
+/// How often and in which order to measure.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
     /// Number of engines.
     pub engines: usize,
-    /// Measurements that count, per engine.
+    /// Number of measurements per engine that count.
     pub iterations: usize,
-    /// Warm-up measurements per engine; they do not count.
+    /// Number of warm-up measurements per engine, which do not count.
     pub warm_ups: usize,
     /// How many spoilt measurements of each engine may be repeated.
     pub repeats: usize,
@@ -106,16 +107,16 @@ pub struct Kept<S> {
 /// All measurements of a run.
 #[derive(Debug, Clone)]
 pub struct Gathered<S> {
-    /// The measurements kept, per engine.
+    /// The measurements that were kept, for each engine.
     pub kept: Vec<Vec<Kept<S>>>,
-    /// The discarded measurements, per engine.
+    /// The measurements that were discarded, for each engine.
     pub thrown_away: Vec<Vec<Thrown>>,
     /// Whether the user asked to stop before the end.
     pub interrupted: bool,
     /// Number of rounds that count; fewer than planned if time ran out.
     pub rounds: usize,
-    /// Whether the remaining rounds were skipped, because every measurement was spoilt until no
-    /// engine had repeats left.
+    /// Whether the remaining rounds were skipped, because every measurement was spoilt and no
+    /// engine had any repeats left.
     pub hopeless: bool,
 }
 
@@ -188,7 +189,7 @@ struct Run<S> {
 }
 
 impl<S> Run<S> {
-    /// Whether no engine has a good measurement or any repeats left.
+    /// Whether no engine has a good measurement, and none has any repeats left.
     fn is_hopeless(&self) -> bool {
         let mut kept = self.gathered.kept.iter().flatten();
         self.repeats_left.iter().all(|&left| left == 0) && kept.all(|kept| kept.spoilt.is_some())
@@ -218,7 +219,8 @@ impl<S> Run<S> {
         }
     }
 
-    /// Records an outcome; returns true if the measurement need not be repeated.
+    /// Records an outcome; returns whether the measurement is settled, so that it need not be
+    /// repeated.
     fn settle(&mut self, engine: usize, iteration: Option<usize>, outcome: Outcome<S>) -> bool {
         let Some(iteration) = iteration else {
             self.gathered.interrupted |= matches!(outcome, Outcome::Interrupted);
@@ -259,7 +261,7 @@ mod tests {
     struct Mock<F> {
         asked: Vec<usize>,
         answer: F,
-        /// Number of measurements before time runs out.
+        /// Number of measurements after which the time has run out.
         most: usize,
     }
 
@@ -372,7 +374,7 @@ mod tests {
 
     #[test]
     fn repeats_end_and_what_is_kept_then_makes_the_run_invalid() {
-        // One engine is measured only in quiet times.
+        // One engine can be measured only while the machine is quiet.
         let (asked, gathered) = run(&PLAN, |engine, count| match engine {
             0 => good(engine, count),
             _ => spoilt("busy", Some(1.0)),
@@ -385,7 +387,7 @@ mod tests {
     #[test]
     fn a_run_whose_measurements_are_all_spoilt_ends_with_the_repeats() {
         let (asked, gathered) = run(&PLAN, |_, _| spoilt("busy", Some(1.0)));
-        // Per engine: a warm-up, the repeats, and one measurement that is kept.
+        // Each engine has a warm-up, the repeats, and one measurement that is kept.
         assert_eq!(asked.len(), 3 * (1 + 5 + 1));
         assert!(gathered.kept.iter().all(|kept| kept.len() == 1));
         assert!(!gathered.is_whole() && gathered.hopeless);
@@ -431,7 +433,8 @@ mod tests {
 
     #[test]
     fn when_time_is_over_whole_rounds_stay_and_the_run_is_whole() {
-        // Three warm-ups and three rounds of three; time runs out in the third.
+        // There are three warm-ups and three rounds of three measurements; time runs out in the
+        // third round.
         for (most, rounds) in [(11, 3), (0, 1), (1000, 20)] {
             let (_, gathered) = run_for(most, &PLAN, good);
             assert_eq!(gathered.rounds, rounds);
@@ -444,8 +447,8 @@ mod tests {
     fn an_engine_against_itself_is_quiet_in_nineteen_runs_of_twenty() {
         let claims = (0..20).filter(|&seed| {
             let mut random = Rng::with_seed(1000 + seed);
-            // The samples are long-tailed, drift, and come in spells: part of what affects one
-            // launch also affects the next.
+            // The samples are long-tailed, drift, and come in spells: part of what affects a launch
+            // also affects the next one.
             let mut spell = 0.0;
             let plan = Plan {
                 engines: 2,
@@ -465,7 +468,7 @@ mod tests {
 
     #[test]
     fn a_drift_of_the_machine_hits_all_engines_alike() {
-        // Each measurement is slower than the one before. No engine gains from that, because the
+        // Each measurement is slower than the one before. No engine benefits from that, because the
         // engines are interleaved.
         let iterations = 50;
         let (_, gathered) = run(&Plan { iterations, ..PLAN }, good);

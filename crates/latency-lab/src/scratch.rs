@@ -16,25 +16,26 @@ use rustix::process::geteuid;
 use crate::error::Doing;
 use crate::{Result, mounts};
 
-/// Prefix of the directories' names; the pid and a number follow.
+/// Prefix of the directories' names; the PID and a number follow it.
 const PREFIX: &str = "erofast-lab-";
 
-/// Where the load writes its file, unless the user names another place.
+/// The directory in which the load writes its file, unless the user names another.
 pub(crate) const ON_DISK: &str = "/var/tmp";
 
 /// A directory that is removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     path: PathBuf,
-    /// Holds the lock.
+    /// The open directory, which holds the lock.
     _directory: File,
 }
 
 impl Scratch {
-    /// Creates a directory below `parent` that only we may write to. Also removes directories of
-    /// dead runs, both there and where the load writes.
+    /// Creates a directory below `parent` that only this user may write to. Also removes
+    /// directories of dead runs, both below `parent` and where the load writes.
     pub(crate) fn new(parent: &Path) -> Result<Self> {
-        // Canonical, as the kernel lists mount points.
+        // The path must be canonical, because the kernel lists mount points by their canonical
+        // paths.
         let parent = &parent.canonicalize().doing("opening", parent)?;
         remove_orphans(parent);
         remove_orphans(Path::new(ON_DISK));
@@ -54,7 +55,8 @@ impl Scratch {
     }
 }
 
-/// Number of names to try: another user may have created directories with the first ones.
+/// Number of names to try, since another user may already have created directories with some of the
+/// names.
 const NAMES: u32 = 1000;
 
 fn is_taken(reason: &io::Error) -> bool {
@@ -76,7 +78,7 @@ fn make(parent: &Path) -> io::Result<Scratch> {
     let (path, unlocked) = (parent.join(&name), parent.join(format!(".{name}")));
     fs::DirBuilder::new().mode(0o755).create(&unlocked)?;
     let directory = File::open(&unlocked)?;
-    // If the filesystem has no locks, orphans are not removed.
+    // If the filesystem does not support locks, directories of dead runs are not removed.
     let _ = flock(&directory, FlockOperation::NonBlockingLockExclusive);
     // The directory gets its name only once it is locked, so no other run takes it for an orphan.
     if let Err(reason) = fs::rename(&unlocked, &path) {
@@ -95,8 +97,8 @@ impl Drop for Scratch {
     }
 }
 
-/// Removes directories that the lab left when a run ended early, and unmounts what is mounted in
-/// them.
+/// Removes the directories that the lab left behind when a run was killed, after unmounting
+/// whatever is mounted in them.
 fn remove_orphans(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let path = entry.path();
@@ -110,8 +112,8 @@ fn remove_orphans(parent: &Path) {
     }
 }
 
-/// Whether [`Scratch::new`] could have made this name: users may keep other files in the same
-/// place.
+/// Whether [`Scratch::new`] could have made this name. Users may keep files with other names in the
+/// same place.
 fn is_name(name: &OsStr) -> bool {
     let numbers = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
     let numbers = numbers.and_then(|numbers| numbers.split_once('-'));
@@ -129,8 +131,8 @@ fn remove(path: &Path) -> bool {
     mounts::below(path).is_empty() && fs::remove_dir_all(path).is_ok()
 }
 
-/// Whether a directory is ours and its run is dead. Anything that another user has put there is
-/// neither followed nor waited for, and stays.
+/// Whether a directory belongs to this user and its run is dead. Whatever another user has put in
+/// its place is neither followed nor waited for, and is left alone.
 fn is_orphan(path: &Path) -> bool {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let Ok(directory) = open(path, flags, Mode::empty()) else {

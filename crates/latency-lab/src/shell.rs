@@ -1,4 +1,4 @@
-//! Words in shell syntax: for the command lines that reports show.
+//! Words in shell syntax, for the command lines that reports show.
 
 use std::ffi::OsStr;
 
@@ -11,7 +11,7 @@ pub(crate) fn quote(word: &str) -> String {
     }
 }
 
-/// Words for JSON, which can hold only text.
+/// The words as text, since JSON cannot hold other bytes.
 pub(crate) fn lossy(words: impl IntoIterator<Item: AsRef<OsStr>>) -> Vec<String> {
     let text = |word: &OsStr| word.to_string_lossy().into_owned();
     words.into_iter().map(|word| text(word.as_ref())).collect()
@@ -25,7 +25,7 @@ fn started_as(program: &OsStr) -> &OsStr {
     }
 }
 
-/// The command line of this process, as users write it.
+/// The command line of this process, as a user would write it.
 pub(crate) fn command_line() -> String {
     let program = std::env::current_exe().unwrap_or_default();
     let program = started_as(program.file_name().unwrap_or_default());

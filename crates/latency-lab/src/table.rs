@@ -1,4 +1,4 @@
-//! A table that looks the same on terminals, on pages and in documentation.
+//! A table for terminals, pages and documentation.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use crate::html::{escape, style};
 /// Longer names get a line of their own.
 const NAME: usize = 40;
 
-/// Rows with names; on a terminal, figures are right-aligned in their columns and words
+/// Rows with names. On a terminal, figures are right-aligned in their columns, and words are
 /// left-aligned.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Table {
@@ -16,9 +16,9 @@ pub(crate) struct Table {
     /// Headings of the columns, except the column of names.
     pub(crate) heads: Vec<String>,
     pub(crate) rows: Vec<(String, Vec<String>)>,
-    /// Whether the rows are those of the charts, and have their colours.
+    /// Whether the rows are also those of the charts and have the same colours as there.
     pub(crate) keyed: bool,
-    /// Whether the cells are words.
+    /// Whether the cells are words rather than figures.
     pub(crate) words: bool,
     /// Text below the table; may be empty.
     pub(crate) note: String,
@@ -59,7 +59,7 @@ impl Table {
         self.rows.push((name.into(), cells.into_iter().collect()));
     }
 
-    /// Removes the columns that have no figure in any row.
+    /// The table without the columns that have no figure in any row.
     pub(crate) fn without_gaps(mut self) -> Table {
         let width = self.rows.iter().map(|(_, cells)| cells.len()).max();
         for at in (0..width.unwrap_or(0)).rev() {
@@ -80,7 +80,7 @@ impl Table {
         self.rows.iter().all(|(_, cells)| cells.is_empty())
     }
 
-    /// Formats columns for a terminal, below the title.
+    /// Formats the table for a terminal: aligned columns below the title.
     pub(crate) fn text(&self) -> String {
         let indent = if self.title.is_empty() { "" } else { "  " };
         let heads = (!self.heads.is_empty()).then(|| (String::new(), self.heads.clone()));
@@ -153,7 +153,7 @@ impl Table {
         format!("{out}</tbody></table></div>\n<p class=\"soft\">{note}</p>\n")
     }
 
-    /// A cell; a shift that is not claimed is faint.
+    /// A cell as HTML. A shift that is not claimed is faint.
     fn cell(&self, at: usize, cell: &str) -> String {
         let head = self.heads.get(at).map(String::as_str);
         let class = match (head, cell.starts_with('(')) {
@@ -178,7 +178,8 @@ impl Table {
     }
 }
 
-/// Lines of at most 100 characters, unless a word is longer; all but the first are indented.
+/// Wraps a text into lines of at most 100 characters, unless a word is longer. All lines except the
+/// first are indented.
 pub(crate) fn wrapped(text: &str, indent: usize) -> String {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
@@ -195,7 +196,7 @@ pub(crate) fn wrapped(text: &str, indent: usize) -> String {
     lines.map(|line| format!("{line}\n")).collect()
 }
 
-/// A name that a narrow column may break between its parts.
+/// A name as HTML that may be broken between its parts if the column is narrow.
 fn breakable(name: &str) -> String {
     let name = escape(name);
     let parts = name.split_inclusive([':', ',', '=', '/']);

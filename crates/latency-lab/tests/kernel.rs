@@ -1,4 +1,4 @@
-//! Tests the kernel's variants in an actual virtual machine. Needs a network and
+//! Tests the variants of the kernel's EROFS in an actual virtual machine. Needs a network and
 //! EROFAST_LAB_KERNEL=DIR, where DIR keeps packages and modules for the next run. The test takes
 //! minutes, so it only runs on request.
 

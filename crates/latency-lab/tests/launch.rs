@@ -38,7 +38,7 @@ fn options(engines: &[&str], script: &str) -> LaunchOptions {
         iterations: 2,
         load: LoadChoice::None,
         timeout: Duration::from_secs(60),
-        // Tests share the machine with a build, and judging other programs is not their purpose.
+        // The tests may run beside a build, and they are not about the CPU time of other programs.
         foreign_limit: 1.0,
         ..LaunchOptions::default()
     }
@@ -80,7 +80,7 @@ fn run_or_skip(options: &LaunchOptions) -> Option<LaunchReport> {
     }
 }
 
-/// Whether the kernel recorded all switches; prints a line if it did not.
+/// Whether the kernel recorded all switches. Prints a line if it did not.
 fn tells_all_switches(report: &LaunchReport) -> bool {
     let unwritten = |reason: &&String| reason.contains("did not record");
     let mut lines = report.not_valid_because.iter().chain(&report.notices);
@@ -94,7 +94,7 @@ fn tells_all_switches(report: &LaunchReport) -> bool {
 #[test]
 fn kernel_launches_are_counted_and_nothing_is_left() {
     let _alone = alone();
-    // find's own braces must not be taken for the mount point.
+    // The script must not contain `{}`, as find's -exec does: it stands for the mount point.
     let script = "cat $(find \"$0\" -type f) > /dev/null";
     if !can_run() {
         return;
@@ -352,8 +352,8 @@ fn what_the_kernel_decompresses_for_a_second_mount_changes_no_count() {
         Err(reason) => return skipped(reason),
     };
     let passed = place.0.join("passed");
-    // A launch lasts until the second mount has been read twice, hence at least once from beginning
-    // to end.
+    // A launch lasts until the second mount has been read twice, so at least one of these passes
+    // begins and ends during the launch.
     let script = "cat \"$0\"/file > /dev/null
         for pass in 1 2; do rm -f PASSED; until [ -e PASSED ]; do sleep 0.01; done; done";
     let script = script.replace("PASSED", &passed.display().to_string());
@@ -461,7 +461,7 @@ fn the_load_burns_and_is_gone_afterwards() {
     }
     let loaded = LaunchOptions {
         load: LoadChoice::Fio,
-        // Long enough for the load to get CPU time beside other programs.
+        // The launch takes long enough for the load to get CPU time beside other programs.
         ..options(&["kernel-loop"], "sleep 2")
     };
     match run_or_skip(&loaded) {

@@ -1,6 +1,6 @@
 //! Tests the crate through its public interface.
 //!
-//! All tests are in one executable, because separate ones would each have to be linked.
+//! All tests are in one executable, because every further executable would have to be linked.
 
 mod common;
 mod kernel;

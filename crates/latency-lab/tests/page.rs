@@ -1,6 +1,6 @@
-//! The page of a launch experiment in a real browser. Nothing overflows on a phone or a large
-//! screen, the page follows the browser's choice of light or dark, and it fetches nothing. Needs
-//! chromium; skips with a line if it is missing.
+//! Tests the page of a launch experiment in a real browser: nothing overflows on a phone or a large
+//! screen, the page follows the browser's choice of light or dark, and it fetches nothing. The
+//! tests need chromium; if it is missing, they are skipped and print a line.
 //!
 //! With EROFAST_PAGE_SHOTS=DIR, screenshots are saved there.
 
@@ -27,7 +27,7 @@ const NARROW: u32 = 380;
 /// Width of a desktop window.
 const WIDE: u32 = 1100;
 
-/// Time limit of the browser, far longer than it needs.
+/// Time limit of the browser, which is far longer than the browser needs.
 const LIMIT: Duration = Duration::from_secs(180);
 
 fn browser() -> Option<PathBuf> {
@@ -412,8 +412,8 @@ fn the_page_fits_a_telephone_follows_light_and_dark_and_fetches_nothing() {
                 found["width"].as_u64().unwrap() <= u64::from(width),
                 "{found}"
             );
-            // The chart of all shifts, three charts for each of three quantities, and two launches
-            // of each of four engines.
+            // There are the chart of all shifts, three charts for each of three quantities, and two
+            // launches of each of four engines.
             assert_eq!(found["figures"], 1 + 9 + 8);
         }
         assert_ne!(light["ground"], dark["ground"]);
@@ -438,7 +438,7 @@ fn reports_fit_their_schemas() {
     crate::common::schema::check("lab-kernel", &json(&report));
 }
 
-/// The image of one engine is at a URL.
+/// Tests a report in which one engine's image is at a URL.
 #[test]
 fn a_fetched_image_has_the_time_from_the_mount_on_bytes_and_round_trips() {
     let place = Place::new();
@@ -654,7 +654,7 @@ fn the_page_of_a_report_is_that_of_its_json() {
     // The figures are computed from the samples, as in a run.
     let of_run = Report::from_json(whole(&report).to_json().as_bytes()).unwrap();
     let read = Report::from_json(of_run.to_json().as_bytes()).unwrap();
-    // The numbers inside the script may differ in their last digit.
+    // The numbers inside the script element may differ in their last digit.
     let page = |html: String| html.split("<script").next().map(str::to_owned);
     assert!(page(read.to_html()) == page(of_run.to_html()));
     assert!(
@@ -674,7 +674,7 @@ fn the_drawing_stands_alone_in_light_and_dark_and_says_what_it_is_of() {
     let svg = report.to_svg();
     assert!(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\""));
     assert!(svg.contains("prefers-color-scheme: dark"));
-    // Four engines in two charts; one engine had no waits in its own threads.
+    // Four engines are in two charts, but one engine had no waits in threads of its own.
     assert_eq!(svg.matches("<path class=\"line").count(), 7);
     assert!(
         svg.contains("kernel-loop: decompresses in the program&#39;s own thread"),

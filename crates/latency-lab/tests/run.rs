@@ -1,5 +1,6 @@
-//! Runs `lab run` for real: commands side by side, without image and mount; skips if root or
-//! tracefs is missing. No times are judged here, only what must hold on any machine.
+//! Tests the real `lab run`, which runs commands side by side without image and mount. The tests
+//! are skipped without root or tracefs. No times are judged here, only what must hold on any
+//! machine.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -21,7 +22,7 @@ fn options(line: &[&str], names: &[&str], scans: &[&str]) -> LaunchOptions {
         iterations: 2,
         load: LoadChoice::None,
         timeout: Duration::from_secs(60),
-        // Tests share the machine with a build.
+        // The tests may run beside a build.
         foreign_limit: 1.0,
         ..LaunchOptions::default()
     }
@@ -62,7 +63,7 @@ fn commands_have_times_waits_and_cpu_time_without_an_image() {
         assert!(sample.launch_us >= 100_000.0 && sample.program_blocked_us >= 90_000.0);
         assert!(sample.cpu_us > 0.0 && sample.cpu_us < sample.launch_us);
     }
-    // The program's duration consists only of its own CPU time and its waits.
+    // The program's duration consists of nothing but its CPU time and its waits.
     for sample in &busy.samples {
         let waits = sample.sched_latency_us + sample.program_blocked_us;
         assert!(sample.cpu_us > 0.0 && sample.cpu_us + waits > 0.5 * sample.launch_us);

@@ -1,5 +1,5 @@
 //! The output below the table: the lengths of waits, the longest waits, and the threads that ran
-//! meanwhile.
+//! during the waits.
 
 use sched_trace::blame::{self, Blocker, Why};
 use sched_trace::interrupted;
@@ -11,16 +11,17 @@ use sched_trace::{Policy, Trace, sleeps};
 
 use super::table::length;
 
-/// Number of blocking threads that are listed.
+/// Maximum number of blocking threads to list.
 const BLOCKERS: usize = 5;
 
-/// Number of interrupted threads that are listed.
+/// Maximum number of interrupted threads to list.
 const INTERRUPTED: usize = 3;
 
-/// Length of the longest bar of the histogram.
+/// Length of the longest bar of the histogram, in characters.
 const BAR: u64 = 40;
 
-/// Prints a histogram of the lengths of waits: rows of doubling length, with bars.
+/// Prints a histogram of the lengths of waits: each row covers waits up to twice as long as the row
+/// before, and has a bar.
 pub fn lengths(report: &Report, filter: &Filter<'_>) -> anyhow::Result<()> {
     let of = |kind: WaitKind| {
         let waits = report.accepted(filter).filter(|wait| wait.kind == kind);
@@ -92,7 +93,7 @@ pub fn unfinished(report: &Report, filter: &Filter<'_>, count: usize) -> anyhow:
     Ok(())
 }
 
-/// Length and beginning of a wait, such as " 3.252 ms from 1333.260942 s".
+/// The length and the beginning of a wait, such as " 3.252 ms from 1333.260942 s".
 fn span(wait: &Wait) -> String {
     let begin = wait.start_ns as f64 / 1e9;
     format!(
@@ -171,7 +172,7 @@ pub fn elsewhere(trace: &Trace, report: &Report, filter: &Filter<'_>) -> anyhow:
     Ok(())
 }
 
-/// Prints the quotas that throttled threads, with the waits that include the throttled time.
+/// Prints the quotas that throttled threads, each with the waits that include the throttled time.
 pub fn quotas(trace: &Trace, report: &Report, filter: &Filter<'_>) -> anyhow::Result<()> {
     for quota in sched_trace::quotas::quotas(trace, report, filter) {
         outln!("\nQuota of the group {}.", quota.quota);
@@ -260,7 +261,7 @@ fn blocker_name(report: &Report, blocker: &Blocker) -> String {
 /// The properties that set a thread apart from normal ones: "SCHED_IDLE", "SCHED_FIFO 10", or
 /// "real-time 10" if the policy is unknown.
 pub fn class(prio: i32, policy: Option<Policy>) -> Option<String> {
-    // The kernel traces 99 minus chrt's priority; -1 stands for a deadline thread.
+    // Traces contain 99 minus the priority that chrt shows, or -1 for a deadline thread.
     let realtime = (0..99).contains(&prio).then_some(99 - prio);
     match (policy, realtime) {
         (None | Some(Policy::Other), None) => None,
@@ -277,8 +278,8 @@ fn waits(count: u64) -> String {
     }
 }
 
-/// The reason in words. It says no more than the trace shows: only some recordings reveal whether
-/// the kernel can be preempted.
+/// The reason in words. The words claim no more than the trace shows: only some recordings reveal
+/// whether the kernel can be preempted.
 fn why(why: Why, kernel_keeps_cpu: Option<bool>) -> &'static str {
     match (why, kernel_keeps_cpu) {
         (Why::Moved, _) => "finally moved to another CPU",
@@ -293,15 +294,16 @@ fn why(why: Why, kernel_keeps_cpu: Option<bool>) -> &'static str {
             "the owner of a mutex ran for a more urgent thread blocked on it (proxy execution)"
         }
         (Why::NotPreempted, Some(true)) => {
-            "real-time, behind one normal thread: kernel code, which this kernel does not \
-             preempt, or no budget left"
+            "real-time, behind one normal thread, which ran kernel code that this kernel does \
+             not preempt, or no real-time budget was left"
         }
         (Why::NotPreempted, Some(false)) => {
-            "real-time, behind one normal thread: kernel code with preemption off, or no budget \
-             left"
+            "real-time, behind one normal thread, which had turned preemption off in the kernel, \
+             or no real-time budget was left"
         }
         (Why::NotPreempted, None) => {
-            "real-time, behind one normal thread: kernel code without preemption, or no budget left"
+            "real-time, behind one normal thread, which could not be preempted in the kernel, or \
+             no real-time budget was left"
         }
         (Why::NotMoved, _) => "another CPU was idle, but the scheduler did not move it",
     }

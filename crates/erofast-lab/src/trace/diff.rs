@@ -1,4 +1,4 @@
-//! `erofast trace diff`: comparing two recordings.
+//! `erofast trace diff`: compares two recordings.
 
 use anyhow::{Context, ensure};
 use erofast_cli::{Outcome, TraceDiffArgs, Usage, print_json};
@@ -7,7 +7,6 @@ use latency_lab::recordings::{self, Selection, Source};
 use super::input;
 use super::table::group_by;
 
-/// Runs `erofast trace diff`.
 pub fn diff(args: &TraceDiffArgs) -> anyhow::Result<Outcome> {
     ensure!(args.top > 0, Usage("--top 0 would compare no rows".into()));
     if let Some(file) = &args.html {

@@ -30,7 +30,8 @@ use crate::requests::MountWatch;
 /// Interval at which a recording without a command checks for Ctrl-C.
 const POLL: Duration = Duration::from_millis(50);
 
-/// If the kernel refuses the buffer size, its error names a file of tracefs; this adds the option.
+/// Adds the name of the option to the error if the kernel refused the buffer size; the error itself
+/// names only a file of tracefs.
 fn of_buffer(error: sched_trace::Error, kib: usize) -> anyhow::Error {
     let is_buffer = matches!(&error, sched_trace::Error::Tracefs { path, .. }
         if path.ends_with("buffer_size_kb"));
@@ -43,7 +44,6 @@ fn of_buffer(error: sched_trace::Error, kib: usize) -> anyhow::Error {
     }
 }
 
-/// Runs `erofast trace record`.
 pub fn record(args: &TraceRecordArgs) -> anyhow::Result<Outcome> {
     crate::lab::writable_file(&args.output)?;
     let options = RecordOptions {
@@ -52,7 +52,7 @@ pub fn record(args: &TraceRecordArgs) -> anyhow::Result<Outcome> {
         interrupts: true,
         ..RecordOptions::default()
     };
-    // From here on Ctrl-C ends the recording rather than this program, which then writes the trace.
+    // From here on, Ctrl-C ends only the recording; this program continues and writes the trace.
     let interrupt = Interrupt::watch()?;
     let watch = MountWatch::begin();
     let (mut trace, outcome) = match args.command.split_first() {
@@ -104,7 +104,6 @@ fn summarize(trace: &Trace, requests: &str, args: &TraceRecordArgs) {
     }
 }
 
-/// Runs `erofast trace latency`.
 pub fn latency(args: &TraceLatencyArgs) -> anyhow::Result<Outcome> {
     let pattern = args.matching.as_deref().map(input::pattern).transpose()?;
     let trace = input::open(&args.file)?;
@@ -128,7 +127,7 @@ pub fn latency(args: &TraceLatencyArgs) -> anyhow::Result<Outcome> {
         name: pattern.is_some().then_some(&matches),
         pids: (!args.pids.is_empty()).then_some(&pids),
         cpus: (!args.cpus.is_empty()).then_some(&cpus),
-        // The JSON has threads and work queues side by side.
+        // The JSON always has both threads and work queues.
         items: args.by == By::Workqueue && !args.json,
     };
     let moments = [("--from", args.from), ("--to", args.to)];
@@ -235,8 +234,8 @@ fn source(args: &TraceLatencyArgs) -> String {
     input::name(&args.file)
 }
 
-/// Refuses a time before the trace: `--from 5` of a trace that begins at 1332 s would select all of
-/// it, which the user cannot have meant.
+/// Refuses a time outside the trace. If a trace begins at 1332 s, for example, `--from 5` would
+/// select all of it, which the user cannot have meant.
 fn in_trace(option: &str, moment: Moment, report: &Report) -> anyhow::Result<()> {
     let Some((first, last)) = report.span else {
         return Ok(());
@@ -271,16 +270,16 @@ fn validity(
     let missing = report.missing_of(filter);
     if missing.switches > 0 {
         note(format_args!(
-            "{file}: the kernel did not record {}, so the waits that end there are not in the \
-             figures (these threads have {})",
+            "{file}: the kernel did not record {} of the selected threads: waits that end with a \
+             missing switch are not in the figures, which have {}",
             units::count(missing.switches, "switch"),
             units::count(missing.waits, "wait")
         ));
     }
     if missing.unexplained > 0 {
         note(format_args!(
-            "{file}: {} after a sleep without a wake-up in the trace, compared with {}: record \
-             sched_waking too",
+            "{file}: {} after a sleep, but the trace does not show the wake-up (the figures have \
+             {}): record sched_waking too",
             match missing.unexplained {
                 1 => "a thread ran once".into(),
                 times => format!("threads ran {times} times"),

@@ -16,11 +16,12 @@ use super::why;
 const WIDTH: f64 = 960.0;
 const LEFT: f64 = 64.0;
 const LANE: f64 = 24.0;
-/// The fraction of the wait's length that is drawn before and after the wait.
+/// Margins of the drawing: the time shown before and after the wait, as a fraction of the wait's
+/// length.
 const MARGIN: f64 = 0.15;
-/// Runs narrower than this are merged with the run before them.
+/// If a thread's run would be drawn narrower than this, it is merged with the run before it.
 const NARROW: f64 = 0.3;
-/// Width of a letter, to decide which names fit.
+/// Width of a letter, by which to decide which names fit.
 const LETTER: f64 = 7.0;
 
 /// The whole page: the threads that ran on each CPU, where the threads of the chain waited, and the

@@ -1,12 +1,13 @@
 //! The table of `erofast trace latency`: at most 100 columns, or all figures with `--wide`.
 //!
-//! Columns of numbers have fixed widths, so `format!` is enough and no crate for tables is needed.
+//! All columns of numbers have fixed widths, so `format!` is enough, and no crate for tables is
+//! needed.
 
 use erofast_cli::{By, Sort, TraceLatencyArgs, units};
 use sched_trace::latency::{Filter, Group, GroupBy, Report};
 use sched_trace::stats::Summary;
 
-/// Width of the names. A longer name gets its own line.
+/// Width of the column of names. A longer name gets its own line.
 const NAME: usize = 24;
 const WIDE_NAME: usize = 44;
 
@@ -193,7 +194,7 @@ fn count(of: &Summary) -> String {
     }
 }
 
-/// The figure `us` of the summary `of`, or a dash if it has no waits.
+/// The figure `us` of the summary `of`, or a dash if the summary has no waits.
 fn figure(of: &Summary, us: f64) -> String {
     if of.count == 0 {
         "-".into()
@@ -202,7 +203,7 @@ fn figure(of: &Summary, us: f64) -> String {
     }
 }
 
-/// A length with four digits in the unit that fits: `51.5 us`, `1.530 ms`, `12.34 s`.
+/// A duration in a suitable unit: `51.5 us`, `1.530 ms`, `12.34 s`.
 pub fn length(us: f64) -> String {
     match us {
         0.0..999.95 => format!("{us:.1} us"),

@@ -1,4 +1,4 @@
-//! `erofast trace latency --why TASK`: the longest chains that a thread waited for, drawn as text.
+//! `erofast trace latency --why TASK`: draws the longest chains that a thread waited for, as text.
 
 use anyhow::{bail, ensure};
 use erofast_cli::Outcome;
@@ -10,17 +10,17 @@ use sched_trace::{Notice, Trace};
 use super::detail::class;
 use super::table::length;
 
-/// Number of chains that are drawn.
+/// Maximum number of chains to draw.
 const CHAINS: usize = 3;
 
-/// Number of activities within a run that are printed.
+/// Number of activities that are printed for each time a thread runs.
 const DOING: usize = 3;
 
-/// Whether a thread with this PID and name is meant.
+/// Whether a thread with this PID and name is one that `--why` names.
 type Named<'a> = &'a dyn Fn(i32, &str) -> bool;
 
-/// Finds the chains of the threads that `task` names: PID, NAME or NAME:PID, otherwise the
-/// beginning of a name, otherwise a regular expression.
+/// Finds the chains of the threads that `task` names. `task` is tried first as PID, NAME or
+/// NAME:PID, then as the beginning of a name, then as a regular expression.
 pub fn chains(trace: &Trace, report: &Report, task: &str) -> anyhow::Result<Chains> {
     let exact = |pid: i32, comm: &str| {
         task == pid.to_string() || task == comm || task == format!("{comm}:{pid}")
@@ -85,8 +85,8 @@ pub fn print(report: &Report, task: &str, chains: &Chains) -> anyhow::Result<Out
     Ok(Outcome::Fine)
 }
 
-/// A note such as "; sh:26609 became gzip later", because a thread is found by its last name while
-/// a step shows the name that it had at the time.
+/// A note such as "; sh:26609 became gzip later": a thread is found by its last name, but a step
+/// shows the name that the thread had at the time.
 fn renamed(report: &Report, chain: &Chain) -> String {
     let last = report.comm(chain.pid);
     let of_thread = chain.steps.iter().filter(|step| step.pid == chain.pid);
@@ -96,10 +96,10 @@ fn renamed(report: &Report, chain: &Chain) -> String {
     })
 }
 
-/// Time since the beginning, thread and action of each step of a chain.
+/// Each step of a chain: its time from the beginning of the chain, its thread, and its action.
 pub fn lines(report: &Report, chain: &Chain) -> Vec<[String; 3]> {
     let mut lines = Vec::new();
-    // A waker's own wait may have begun before the chain.
+    // If the waker had to wait itself, that wait may have begun before the chain.
     let after = |ns: u64| match chain.start_ns.checked_sub(ns) {
         Some(before) if before > 0 => format!("-{}", length(before as f64 / 1e3)),
         _ => length(ns.saturating_sub(chain.start_ns) as f64 / 1e3),

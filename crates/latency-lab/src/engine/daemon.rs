@@ -21,7 +21,7 @@ use crate::{Interrupt, LabError, Result};
 const START: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(2);
 
-/// The option that tells erofast the descriptor for [`Ready`].
+/// The option that tells erofast which descriptor to write to when it is ready ([`Ready`]).
 const READY_OPTION: &str = "ready_fd=0";
 
 pub(super) fn mount(
@@ -57,7 +57,7 @@ pub(super) fn mount(
     }
     let mut mounted = Mounted::new(engine, point);
     (mounted.daemon, mounted.web) = (Some(daemon), web);
-    // The first lookup of the root waits until the daemon serves.
+    // A lookup of the root directory returns only once the daemon serves requests.
     if let Err(reason) = fs::symlink_metadata(point) {
         mounted.check()?;
         return Err(fault(reason.to_string()));
@@ -65,15 +65,15 @@ pub(super) fn mount(
     Ok(mounted)
 }
 
-/// The start-up notification of erofast. A mount is usable slightly earlier, but the rest of the
-/// daemon's start-up would then be measured as if it served the launch.
+/// The start-up notification of erofast. A mount is usable slightly earlier, but if the launch
+/// began then, the rest of the daemon's start-up would be measured as if it served the launch.
 ///
 /// The notification comes through a pipe, because any user of the machine could write to a named
 /// socket.
 struct Ready(OwnedFd);
 
 impl Ready {
-    /// Creates the pipe; also returns the end that the daemon writes to, as its standard input.
+    /// Creates the pipe; also returns its write end, which becomes the daemon's standard input.
     fn new() -> Result<(Self, OwnedFd)> {
         let flags = PipeFlags::CLOEXEC | PipeFlags::NONBLOCK;
         let (ours, theirs) = pipe_with(flags).map_err(|errno| LabError::Io {
@@ -88,8 +88,8 @@ impl Ready {
     }
 }
 
-/// If `erofast mount` does not know an option, it exits with status 2. This is a usage error of the
-/// lab as well.
+/// If `erofast mount` does not know an option, it exits with status 2. That makes it a usage error
+/// of the lab as well.
 fn ended(engine: &Engine, status: ExitStatus, error: LabError) -> LabError {
     match (engine.mount_options(), status.code()) {
         (Some(_), Some(2)) => LabError::Usage(error.to_string()),
@@ -101,7 +101,7 @@ fn last_output(daemon: &Child, status: ExitStatus) -> String {
     let how = End::Exited(status).describe();
     match daemon.last_line() {
         line if line.is_empty() => format!("{how} before it was mounted"),
-        // The program's name is removed, since the error contains it anyway.
+        // The program's name is removed, since the error names the engine anyway.
         line => line.strip_prefix("erofast: ").unwrap_or(&line).to_owned(),
     }
 }
@@ -126,7 +126,7 @@ fn command(engine: &Engine, site: &Site, point: &Path, web: Option<&Web>) -> Com
         command.arg("-f");
     } else {
         command.args(["mount", "-f", "-o", READY_OPTION]);
-        // NOTIFY_SOCKET belongs to the lab's own supervisor.
+        // NOTIFY_SOCKET, if set, is meant for the lab itself.
         command.env_remove("NOTIFY_SOCKET");
     }
     if let Some(options) = engine.mount_options() {
@@ -136,7 +136,7 @@ fn command(engine: &Engine, site: &Site, point: &Path, web: Option<&Web>) -> Com
         Some(Web { server, cache }) => {
             let mut option = OsString::from("cache_dir=");
             option.push(cache);
-            // An engine whose options name a cache uses that one, which stays warm.
+            // If the engine's options name a cache, the engine uses that cache, which stays warm.
             if !engine.to_string().contains("cache_dir=") {
                 command.arg("-o").arg(option);
             }
@@ -177,7 +177,7 @@ mod tests {
         );
     }
 
-    /// Other users can see the process and guess the name of a socket.
+    /// A socket would not do: other users can see the process and guess the socket's name.
     #[test]
     fn nobody_else_can_say_that_a_daemon_is_ready() {
         let scratch = crate::scratch::Scratch::new(&std::env::temp_dir()).unwrap();

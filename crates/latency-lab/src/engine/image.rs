@@ -27,8 +27,8 @@ pub(crate) fn warm(image: &Path) -> Result<()> {
     read().doing("reading", image)
 }
 
-/// Drops the image, which must not be mounted, from the page cache. The image is written back
-/// first, since dirty pages would stay.
+/// Drops the image from the page cache; nothing may be reading it. It is written back first, since
+/// dirty pages would stay.
 pub(crate) fn drop_from_cache(image: &Path) -> Result<()> {
     let drop = || -> io::Result<()> {
         let file = File::open(image)?;

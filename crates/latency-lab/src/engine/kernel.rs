@@ -1,4 +1,4 @@
-//! The kernel's own EROFS: file-backed, and over a loop device.
+//! Mounts with the kernel's own EROFS: file-backed, or over a loop device.
 
 use std::path::Path;
 
@@ -21,7 +21,8 @@ pub(super) fn over_loop(engine: &Engine, site: &Site, point: &Path) -> Result<Mo
     let fault = |reason| engine.refused(site, reason);
     let device = loop_device::attach(&site.image).map_err(fault)?;
     let mounted = mount_erofs(&device, point).map(|()| Mounted::new(engine, point));
-    // Once the device is mounted, any unmount detaches it.
+    // If the device is mounted, unmounting it will detach it, whoever does that; otherwise it is
+    // detached immediately.
     loop_device::detach(&device)?;
     mounted.map_err(fault)
 }

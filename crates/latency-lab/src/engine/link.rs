@@ -1,4 +1,4 @@
-//! A web server for one image, over a link with adjustable latency and bandwidth.
+//! A web server for one image, reached over a link with adjustable latency and bandwidth.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-/// Bytes that the link carries at a time.
+/// The number of bytes in each piece that is sent over the link.
 const PIECE: u64 = 32 << 10;
 
 /// The latency and bandwidth of a link.
@@ -21,11 +21,11 @@ const PIECE: u64 = 32 << 10;
 pub(super) struct Link {
     /// Time between a request and the first byte of its answer.
     pub(super) latency: Duration,
-    /// Bytes per second of all answers together; `None` for no limit.
+    /// Maximum number of bytes per second in all answers together; `None` for no limit.
     pub(super) rate: Option<f64>,
 }
 
-/// Amounts fetched over a link.
+/// What was fetched over a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fetched {
     /// Bytes of the image that were fetched.
@@ -47,7 +47,7 @@ impl Drop for Web {
     }
 }
 
-/// A server of one file on the loopback interface; it stops when dropped.
+/// A server for one file on the loopback interface. It stops when dropped.
 #[derive(Debug)]
 pub(super) struct WebServer {
     address: SocketAddr,
@@ -101,7 +101,7 @@ impl WebServer {
         format!("http://{}/image.erofs", self.address)
     }
 
-    /// The amounts fetched so far.
+    /// What was fetched so far.
     pub(super) fn fetched(&self) -> Fetched {
         Fetched {
             bytes: self.served.bytes.load(Ordering::Relaxed),

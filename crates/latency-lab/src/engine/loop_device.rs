@@ -1,4 +1,4 @@
-//! Loop devices of images.
+//! Attaches images to loop devices, and detaches them.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,8 @@ use crate::Result;
 use crate::error::Doing;
 use crate::process::{output, tool};
 
-/// Attaches an image read-only and through the page cache, where it should stay warm.
+/// Attaches an image read-only. The device reads through the page cache, where the image should
+/// stay warm.
 pub(super) fn attach(image: &Path) -> Result<PathBuf, String> {
     let mut losetup = tool("losetup");
     losetup.args(["--find", "--show", "--read-only", "--"]);
@@ -14,8 +15,8 @@ pub(super) fn attach(image: &Path) -> Result<PathBuf, String> {
     Ok(path.trim().into())
 }
 
-/// Detaches the device, immediately or at the end of its last use (`LO_FLAGS_AUTOCLEAR`, since
-/// Linux 3.7).
+/// Detaches the device, immediately or, if it is in use, when its last user closes it
+/// (`LO_FLAGS_AUTOCLEAR`, since Linux 3.7).
 pub(super) fn detach(device: &Path) -> Result<()> {
     let detached = output(tool("losetup").arg("--detach").arg(device));
     detached.doing("detaching", device).map(drop)

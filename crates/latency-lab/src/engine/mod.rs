@@ -1,5 +1,5 @@
-//! The engines that can mount: the kernel's EROFS in two ways, erofsfuse, and erofast with any
-//! options.
+//! The engines that can mount an image: the kernel's EROFS in several ways, erofsfuse, and erofast
+//! with any options, from a file or a URL.
 
 mod daemon;
 mod image;

@@ -11,12 +11,13 @@ use rustix::system::{delete_module, finit_module};
 use super::Module;
 use crate::{LabError, Result};
 
-/// The name of every EROFS module.
+/// The name that every EROFS module has in the kernel.
 const NAME: &std::ffi::CStr = c"erofs";
-/// How long to wait for the last reference, which is dropped shortly after the last unmount.
+/// How long to wait until the module is unused: its last reference is dropped only shortly after
+/// the last unmount.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A loaded module; unloaded when dropped.
+/// A loaded module, which is unloaded when dropped.
 #[derive(Debug)]
 pub(super) struct LoadedModule(bool);
 
@@ -54,7 +55,7 @@ impl LoadedModule {
 }
 
 fn remove() -> rustix::io::Result<()> {
-    // O_NONBLOCK of delete_module(2): fail rather than wait until the module is unused.
+    // With O_NONBLOCK, delete_module(2) fails instead of waiting until the module is unused.
     let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
     let deadline = Instant::now() + TIMEOUT;
     loop {

@@ -19,7 +19,7 @@ pub struct Mounted {
     pub(super) daemon: Option<Child>,
     /// The module, which is unloaded after the unmount.
     pub(super) module: Option<LoadedModule>,
-    /// The web server, which is ended after the daemon that reads from it.
+    /// The web server, which is stopped after the daemon that reads from it has ended.
     pub(super) web: Option<Web>,
     up: bool,
 }
@@ -36,7 +36,7 @@ impl Mounted {
         }
     }
 
-    /// The amounts fetched, if the image is at a URL.
+    /// What was fetched, if the image is at a URL.
     pub fn fetched(&self) -> Option<Fetched> {
         self.web.as_ref().map(|web| web.server.fetched())
     }
@@ -46,8 +46,8 @@ impl Mounted {
         &self.point
     }
 
-    /// The process that serves the mount, if any. For erofast this is the server, a child of the
-    /// mount helper, which has only one thread.
+    /// The process that serves the mount, if any. For erofast this is the server rather than its
+    /// parent, the mount helper, which has only one thread.
     pub fn daemon(&self) -> Option<u32> {
         let started = self.daemon.as_ref()?.id();
         let serves = |pid: &u32| process_threads(*pid).len() > 1 && name(*pid) == name(started);
@@ -55,7 +55,7 @@ impl Mounted {
         Some(below.find(serves).unwrap_or(started))
     }
 
-    /// The current threads that serve the mount: those of the daemon and of the processes it
+    /// The threads that currently serve the mount: those of the daemon and of the processes that it
     /// started.
     pub fn threads(&self) -> Vec<u32> {
         let Some(daemon) = &self.daemon else {
@@ -65,9 +65,9 @@ impl Mounted {
         processes.flat_map(process_threads).collect()
     }
 
-    /// Waits until all threads of the daemon sleep and nothing wakes them: work left from mounting
-    /// would be measured as if it served the launch. Gives up after two seconds. Does not wait if
-    /// the image is at a URL, since a launch includes fetching it.
+    /// Waits until all threads of the daemon sleep and nothing wakes them; otherwise, work left
+    /// over from mounting would be measured as if it served the launch. Gives up after two seconds.
+    /// Does not wait if the image is at a URL, since a launch includes fetching it.
     pub(crate) fn settle(&self) {
         const INTERVAL: Duration = Duration::from_millis(10);
         let deadline = Instant::now() + Duration::from_secs(2);
@@ -101,7 +101,7 @@ impl Mounted {
         }
     }
 
-    /// Unmounts the image and ends its daemon; returns the first error.
+    /// Unmounts the image, ends its daemon and unloads the module; returns the first error.
     pub fn unmount(mut self) -> Result<()> {
         self.release()
     }
@@ -112,7 +112,7 @@ impl Mounted {
         }
         let unmounted = mounts::unmount_within_timeout(&self.point);
         if let Some(mut daemon) = self.daemon.take() {
-            // The daemon exits once its mount is gone; otherwise it receives a signal.
+            // The daemon should exit once its mount is gone; if it does not, it receives a signal.
             let _ = daemon.wait(std::time::Duration::from_secs(5), &Interrupt::never());
             daemon.end();
         }

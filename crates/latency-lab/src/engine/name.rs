@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::link::Link;
 use crate::LabError;
 
-/// Something that can mount an image.
+/// A way to mount an image.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Engine {
     /// The kernel's EROFS, file-backed: mount(2) with the file itself as the source.
@@ -21,22 +21,22 @@ pub enum Engine {
     Module(Module),
     /// erofs-utils' FUSE daemon.
     Erofsfuse,
-    /// This project's mount of the image at a URL, served by a web server of the lab.
+    /// erofast's mount of the image from a URL, at which a web server of the lab serves the image.
     Url {
         /// `latency=MS` and `bandwidth=MB/S` of the link, and options of `erofast mount -o`.
         options: String,
     },
-    /// This project's mount, with options of `erofast mount -o`.
+    /// erofast's mount of the image file, with options of `erofast mount -o`.
     Erofast {
         /// The text after the colon, such as "percpu,hipri".
         options: String,
     },
 }
 
-/// A module file and how to load it.
+/// A module file, and how to load it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Module {
-    /// Name in reports.
+    /// The name of the module in reports.
     pub name: String,
     /// The file, uncompressed.
     pub path: PathBuf,
@@ -64,9 +64,9 @@ impl FromStr for Module {
 }
 
 impl Engine {
-    /// The engines to compare if none is named: the kernel's file-backed mount, which a user has
-    /// without erofast, as the baseline; its loop mount; and erofast with its defaults over both
-    /// transports.
+    /// The engines to compare if none is named: the kernel's file-backed mount, which is the
+    /// baseline because a user has it without erofast; the kernel's mount over a loop device; and
+    /// erofast with its defaults over each of the two transports.
     pub fn default_list() -> Vec<Engine> {
         let erofast = |options: &str| Engine::Erofast {
             options: options.into(),
@@ -79,7 +79,7 @@ impl Engine {
         ]
     }
 
-    /// Whether the kernel itself decompresses.
+    /// Whether the kernel decompresses for this engine.
     pub fn is_kernel(&self) -> bool {
         matches!(
             self,
@@ -87,8 +87,9 @@ impl Engine {
         )
     }
 
-    /// The value of `erofast mount -o`, with the short names of workers expanded. Launches are
-    /// learned only on request: otherwise each would differ from the one before.
+    /// The value of `erofast mount -o`, with the short names of workers expanded. Launch profiles
+    /// are off unless the options say otherwise: with a profile, each launch would differ from the
+    /// one before.
     pub(crate) fn mount_options(&self) -> Option<String> {
         let (Engine::Erofast { options } | Engine::Url { options }) = self else {
             return None;

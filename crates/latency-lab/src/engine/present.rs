@@ -1,4 +1,4 @@
-//! Determines which engines take part, by actually mounting before anything is measured.
+//! Determines which engines take part by trying to mount with each before anything is measured.
 
 use std::path::Path;
 

@@ -8,7 +8,8 @@ use super::{Engine, Site};
 use crate::LabError;
 use crate::process::{in_path, output, tool};
 
-/// None if everything the engine needs seems to be available; only a mount proves it.
+/// An error that names what the engine lacks. None if it seems to lack nothing; only a mount proves
+/// that.
 pub fn missing(engine: &Engine, site: &Site) -> Option<LabError> {
     let reason = match engine {
         Engine::Kernel => root().or_else(kernel_erofs),

@@ -1,4 +1,4 @@
-//! What all engines need to mount: the image, the program and the mount points.
+//! The image, the program and the mount points, which all engines need to mount.
 
 use std::path::{Path, PathBuf};
 
@@ -6,21 +6,21 @@ use super::Watch;
 use crate::Result;
 use crate::error::Doing;
 
-/// A directory to mount on: `name` below `points`, created if necessary.
+/// The mount point `name` below `points`, which is created if necessary.
 pub(crate) fn mount_point(points: &Path, name: &str) -> Result<PathBuf> {
     let point = points.join(name);
     std::fs::create_dir_all(&point).doing("creating the directory", &point)?;
     Ok(point)
 }
 
-/// The parameters that all engines need to mount.
+/// What all engines need to mount.
 #[derive(Debug, Clone)]
 pub struct Site {
     /// Absolute path of the image.
     pub image: PathBuf,
     /// The `erofast` binary that `erofast:...` engines run.
     pub erofast: PathBuf,
-    /// Checks whether the image stays the same.
+    /// The watch that checks whether the image stays the same.
     pub(crate) watch: Watch,
 }
 

@@ -1,5 +1,5 @@
-//! Checks that all mounts of a run are of the same image. A check costs one stat(2); the image is
-//! read again only if it was written to or replaced.
+//! Checks that all mounts of a run mount the same image. A check costs one stat(2); the image is
+//! read again only if it may have been written to or replaced.
 
 use std::fs::{self, File};
 use std::io;
@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use sha2::{Digest, Sha256};
 
-/// Device, inode, size, and the times of the last changes with nanoseconds: they stay the same as
-/// long as nobody writes to the file.
+/// Device, inode and size, and the times of the last changes in nanoseconds. They all stay the same
+/// as long as nobody writes to the file.
 #[derive(Debug, Clone, PartialEq)]
 struct Identity([u64; 3], [(i64, i64); 2]);
 
@@ -25,7 +25,7 @@ impl Identity {
     }
 }
 
-/// Shared by everything that mounts the image; the default watches nothing.
+/// A watch on an image, shared by everything that mounts the image; the default watches nothing.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Watch(Option<Arc<Mutex<Seen>>>);
 
@@ -35,7 +35,7 @@ struct Seen {
     sha256: String,
     /// None if the last check found no file.
     identity: Option<Identity>,
-    /// SHA-256 of the first other file found in place of the image, or the error of reading it.
+    /// SHA-256 of the first other file found in place of the image, or the error from reading it.
     other: Option<String>,
 }
 
@@ -59,8 +59,8 @@ impl Watch {
         }
     }
 
-    /// The SHA-256 of the file found in place of the image, or the error of reading it; none if the
-    /// image is still the same.
+    /// The SHA-256 of the file found in place of the image, or the error from reading it; none if
+    /// the image is still the same.
     pub(crate) fn other(&self) -> Option<String> {
         let seen = self.0.as_ref()?.lock();
         seen.unwrap_or_else(PoisonError::into_inner).other.clone()

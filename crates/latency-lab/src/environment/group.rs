@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::cgroup::Hierarchy;
 use crate::mounts::mountinfo;
 
-/// A quota that binds this process.
+/// A quota that limits this process.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Quota {
     pub(super) quota_us: i64,
@@ -16,7 +16,7 @@ pub(crate) struct Quota {
 }
 
 impl Quota {
-    /// None if there is no quota.
+    /// Finds the quota that limits this process; none if there is no quota.
     pub(crate) fn find() -> Option<Quota> {
         let (mounts, groups) = (mountinfo(), fs::read_to_string("/proc/self/cgroup").ok()?);
         let first = Hierarchy::first(&mounts, &groups, "cpu");
@@ -39,7 +39,7 @@ impl Quota {
         quotas.min_by(|a, b| a.cpus().total_cmp(&b.cpus()))
     }
 
-    /// The number of CPUs that the quota amounts to.
+    /// The quota as a number of CPUs.
     fn cpus(&self) -> f64 {
         self.quota_us as f64 / self.period_us as f64
     }
@@ -59,7 +59,7 @@ impl Quota {
     }
 }
 
-/// Quota and period of one group; none if it has no limit.
+/// The quota and the period of one group; none if the group has no limit.
 fn of(group: &Path) -> Option<(i64, i64)> {
     let read = |name: &str| fs::read_to_string(group.join(name)).ok();
     let (quota, period) = match read("cpu.max") {
@@ -96,7 +96,7 @@ mod tests {
         let quota = Quota::above(&group, root).unwrap();
         assert_eq!((quota.quota_us, quota.period_us), (50_000, 100_000));
         assert_eq!(quota.throttled_us(), Some(700));
-        // Version 1 counts nanoseconds.
+        // Version 1 reports throttled time in nanoseconds.
         fs::remove_file(group.join("cpu.max")).unwrap();
         write("a/b/cpu.cfs_quota_us", "-1\n");
         write("a/b/cpu.cfs_period_us", "100000\n");

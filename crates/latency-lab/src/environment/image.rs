@@ -27,7 +27,7 @@ pub struct Image {
 }
 
 impl Image {
-    /// Reads the image once, which also warms it in the page cache.
+    /// Reads the image once, which also brings it into the page cache.
     pub(super) fn capture(path: &Path) -> Result<Image> {
         let (watch, bytes, sha256) = Watch::begin(path).doing("reading", path)?;
         Ok(Image {
@@ -40,7 +40,7 @@ impl Image {
         })
     }
 
-    /// Whether no image is measured.
+    /// Whether the run measures no image.
     pub(super) fn is_none(&self) -> bool {
         self.path.is_empty() && self.sha256.is_empty()
     }
@@ -83,7 +83,7 @@ mod tests {
             swap(&path, &other);
             swap(&aside, &path);
             let changed = image.clone().ended().changed;
-            assert_eq!(changed.is_some(), mounts, "as far as mounts saw it");
+            assert_eq!(changed.is_some(), mounts, "seen only if a mount looked");
             assert!(changed.is_none_or(|reason| reason.contains("then a52d159f262b2c6d")));
         }
     }

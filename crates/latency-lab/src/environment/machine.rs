@@ -24,7 +24,7 @@ pub(super) fn governors() -> Option<String> {
     (!names.is_empty()).then(|| names.join(", "))
 }
 
-/// State of sched_ext, and the loaded scheduler.
+/// The state of sched_ext, with the name of the loaded scheduler, if any.
 pub(super) fn sched_ext() -> Option<String> {
     let state = line("/sys/kernel/sched_ext/state")?;
     let name = line("/sys/kernel/sched_ext/root/ops").map(|name| format!(": {name}"));
@@ -54,7 +54,7 @@ pub(super) fn swaps(table: &str) -> BTreeMap<String, u64> {
     lines.filter_map(swap).collect()
 }
 
-/// The fraction of the CPU time between two moments that a hypervisor took; none if it is unknown.
+/// The fraction of the CPU time that a hypervisor took between two moments; none if it is unknown.
 pub(super) fn stolen(begun: Machine, ended: Machine) -> Option<f64> {
     let spent = ended.since(&begun)?;
     let stolen = spent.stolen() as f64;

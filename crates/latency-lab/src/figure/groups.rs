@@ -1,4 +1,4 @@
-//! Samples that fall into two groups, which no single number describes.
+//! Describes samples that fall into two groups, which no single number can represent.
 
 use super::{Figure, Row, amount};
 use crate::statistics::{Modes, Summary, modes};

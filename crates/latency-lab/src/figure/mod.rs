@@ -10,12 +10,12 @@ pub(crate) use words::{amount, count, judged, medians, percent, tally, verdict};
 
 use crate::statistics::{Comparison, Summary, compare};
 
-/// A measured quantity, or a test.
+/// A measured quantity or a test, with the samples of each row.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Figure {
     /// "launch time".
     pub(crate) name: String,
-    /// The subject of the figure, if the name alone does not say it.
+    /// What the figure measures, if the name alone does not say it.
     pub(crate) of: &'static str,
     /// Unit of the samples.
     pub(crate) unit: String,
@@ -47,13 +47,13 @@ pub(crate) fn compared(rows: impl Iterator<Item = (String, Vec<f64>)>) -> Vec<Ro
     all
 }
 
-/// All comparisons, to be corrected for their number.
+/// All comparisons of these figures, so that they can be corrected for their number.
 pub(crate) fn comparisons(figures: &mut [Figure]) -> impl Iterator<Item = &mut Comparison> {
     let rows = figures.iter_mut().flat_map(|figure| &mut figure.rows);
     rows.filter_map(|row| row.against_first.as_mut())
 }
 
-/// The figures that have samples, as a report shows them: a run that is not valid makes no claims.
+/// The figures that have samples, as a report shows them: without claims if the run is not valid.
 pub(crate) fn shown(mut figures: Vec<Figure>, valid: bool) -> Vec<Figure> {
     figures.retain(|figure| figure.rows.iter().any(|row| !row.samples.is_empty()));
     let rows = figures.iter_mut().flat_map(|figure| &mut figure.rows);

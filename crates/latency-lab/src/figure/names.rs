@@ -1,6 +1,6 @@
-//! Engines with the same name: all but the first get a number.
+//! Numbers engines that have the same name: all but the first show their number.
 
-/// The place of each name among equal ones, counted from 1.
+/// The place of each name among the names that equal it, counted from 1.
 pub(crate) fn numbers<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<usize> {
     let names: Vec<&str> = names.into_iter().collect();
     let before = |at: usize| names[..=at].iter().filter(|it| **it == names[at]).count();

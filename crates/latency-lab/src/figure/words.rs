@@ -1,4 +1,5 @@
-//! Figures and comparisons as text, with three digits; shifts with as many as the samples justify.
+//! Figures and comparisons as text. Figures have three digits; shifts have as many digits as the
+//! samples justify.
 
 use std::fmt::Write;
 
@@ -6,11 +7,11 @@ use super::{Figure, Row};
 use crate::statistics::{Comparison, Interval, LEVEL, Summary, Verdict};
 use crate::table::Table;
 
-/// A column's name and its figure.
+/// A column's heading, and its value in a summary.
 type Column = (&'static str, fn(&Summary) -> f64);
 
-/// The columns of a figure's table, which are those of the kernel patch, starting with the one that
-/// shifts are computed from.
+/// The columns of a figure's table: those of the kernel patch, but the median comes first, and
+/// beside it is the shift.
 const FIGURES: [Column; 5] = [
     ("median", |s| s.median),
     ("average", |s| s.average),
@@ -20,7 +21,7 @@ const FIGURES: [Column; 5] = [
 ];
 
 impl Figure {
-    /// Everything that is computed from the samples.
+    /// A table of everything that is computed from the samples.
     pub(crate) fn table(&self) -> Table {
         let heads = FIGURES.map(|(name, _)| name);
         let heads = [&[heads[0], "shift"], &heads[1..], &["samples"]].concat();
@@ -40,7 +41,7 @@ impl Figure {
         table.without_gaps()
     }
 
-    /// Medians with verdicts and intervals.
+    /// A table of the medians with verdicts and intervals.
     pub(crate) fn claims(&self) -> Table {
         let row = |row: &Row| (row.name.clone(), self.claim(row));
         Table::words(&self.name, self.rows.iter().map(row).collect()).coloured()
@@ -87,7 +88,7 @@ pub(crate) fn amount(value: f64, unit: &str) -> String {
     format!("{value:.digits$} {unit}").trim_end().into()
 }
 
-/// A number with its noun: "1 launch", "2 launches".
+/// A number with a noun: "1 launch", "2 launches".
 pub(crate) fn count(number: usize, noun: &str) -> String {
     match number {
         1 => format!("1 {noun}"),
@@ -123,7 +124,7 @@ fn difference(comparison: &Comparison, unit: &str) -> String {
     }
 }
 
-/// "+2.74 ms".
+/// A shift with its sign, such as "+2.74 ms".
 fn signed(shift: f64, unit: &str) -> String {
     let sign = if shift < 0.0 { '-' } else { '+' };
     format!("{sign}{}", amount(shift.abs(), unit))
@@ -190,15 +191,16 @@ fn interval(comparison: &Comparison, unit: &str) -> Option<String> {
     percent.or(comparison.interval.map(plain))
 }
 
-/// The range that remains possible if no difference is shown. None if it excludes zero: it would
-/// look like a claim, and a run that is not valid makes none.
+/// The range that remains possible if no difference is shown. None if the range excludes zero: it
+/// would look like a claim, and a run that is not valid makes no claims.
 fn possible(comparison: &Comparison, unit: &str) -> Option<String> {
     let contains_zero = |it: Interval| it.low <= 0.0 && it.high >= 0.0;
     let of = comparison.interval_percent.or(comparison.interval)?;
     interval(comparison, unit).filter(|_| contains_zero(of))
 }
 
-/// Shifts of average and p90, which are why sides with the same median are not called equal.
+/// The shifts of average and 90th percentile, which explain why sides with the same median are not
+/// called equal.
 fn hidden(comparison: &Comparison) -> String {
     if !comparison.hides_in_the_shift() {
         return String::new();
@@ -311,7 +313,7 @@ mod tests {
         let mut lower = compare(&spread(100.0, 20.0), &spread(60.0, 15.0));
         let claim = judged(&lower, "us");
         assert!(claim.starts_with("lower, -"), "{claim}");
-        // As in a report that is not valid.
+        // This is the verdict in a report that is not valid.
         lower.verdict = Verdict::NotShown;
         assert_eq!(judged(&lower, "us"), "inconclusive");
         assert!(verdict(&lower, "us").starts_with("inconclusive, p "));

@@ -1,5 +1,5 @@
-//! The CPU that goes offline and online. It comes back online when [`Cpu`] is dropped and when the
-//! lab is killed.
+//! The CPU that goes offline and online. It comes back online when [`Cpu`] is dropped, and even if
+//! the lab is killed.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -16,13 +16,13 @@ const CPUS: &str = "/sys/devices/system/cpu";
 pub(super) struct Cpu {
     number: u32,
     switch: PathBuf,
-    /// A process that brings the CPU back online when its standard input is closed, at the latest
-    /// when the lab ends.
+    /// A process that brings the CPU back online when its standard input is closed, which happens
+    /// at the latest when the lab ends.
     keeper: Child,
 }
 
 impl Cpu {
-    /// Finds the requested CPU, or the last online CPU that can go offline.
+    /// Finds the requested CPU or, if none is requested, the last online CPU that can go offline.
     pub(super) fn find(asked: Option<u32>) -> Result<Cpu> {
         need_root("lab hotplug: taking a CPU offline needs root")?;
         let can_go =
@@ -106,7 +106,7 @@ mod tests {
         let mut keeper = keeper(&switch).unwrap();
         assert!(keeper.try_wait().unwrap().is_none());
         assert_eq!(fs::read(&switch).unwrap(), b"0");
-        // Closes the pipe, as the kernel does when a process is killed.
+        // Closes the pipe, as the kernel would if the lab were killed.
         drop(keeper.stdin.take());
         assert!(keeper.wait().unwrap().success());
         assert_eq!(fs::read(&switch).unwrap(), b"1\n");

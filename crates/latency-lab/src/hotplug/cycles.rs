@@ -1,4 +1,5 @@
-//! The cycles: the CPU goes offline and comes back, and its worker must be pinned to it again.
+//! Runs the cycles: in each, the CPU goes offline and comes back, and its worker must be pinned to
+//! it again.
 
 use std::path::Path;
 use std::process::Command;
@@ -16,14 +17,14 @@ use crate::load::Load;
 use crate::process::{Child, DaemonMemory};
 use crate::{Interrupt, Progress, Result};
 
-/// How long pinning may take: the daemon learns of a CPU through an event, and reacts late under
-/// load.
+/// How long pinning may take: an event tells the daemon that the CPU is back, and under load the
+/// daemon reacts late.
 const PIN: Duration = Duration::from_secs(5);
 /// A request that takes longer counts as lost.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Seed of the reads, and of the pauses.
+/// Seed of the places that are read and of the lengths of the pauses.
 const SEED: u64 = 1;
-/// Longest time that the CPU stays offline or online.
+/// Maximum time for which the CPU stays offline or online, in milliseconds.
 const STAY_MS: usize = 80;
 
 #[derive(Debug, Default)]
@@ -72,8 +73,8 @@ impl Experiment<'_> {
         mounted.check()?;
         cycled.counts = counts.lock().clone();
         cycled.counts.memory = memory;
-        // A reader that hangs keeps the mount busy. The mount is then detached; the hang was
-        // already reported.
+        // A reader that hangs keeps the mount busy, so the mount is detached. The hang has already
+        // been reported.
         let unmounted = mounted.unmount();
         if hanging == 0 {
             unmounted.map(|()| cycled)
@@ -140,8 +141,8 @@ impl Experiment<'_> {
         let start = Instant::now();
         let mut seen = is_pinned(daemon, cpu.number());
         while seen != Some(true) && start.elapsed() < PIN {
-            // The thread may not exist while its CPU is offline, so its absence counts only once it
-            // has been seen.
+            // The engine may have no such thread, or may end it while the CPU is offline. A missing
+            // thread therefore counts as a failure only if it was seen in an earlier cycle.
             if seen.is_none() && cycled.not_pinned.is_none() && start.elapsed() > PIN / 5 {
                 return;
             }

@@ -19,9 +19,9 @@ pub struct HotplugOptions {
     pub cycles: usize,
     /// The CPU to take offline; by default the last one that can go offline.
     pub cpu: Option<u32>,
-    /// Number of threads that read meanwhile.
+    /// Number of threads that read during the cycles.
     pub readers: usize,
-    /// A program launched while the CPU is offline, with `{}` for the mount point; may be empty.
+    /// A program to launch while the CPU is offline, with `{}` for the mount point; none if empty.
     pub command: Vec<OsString>,
     /// The load that keeps the machine busy.
     pub load: LoadChoice,

@@ -21,12 +21,12 @@ use crate::process::DaemonMemory;
 use crate::read::Content;
 use crate::{Interrupt, LabError, Result};
 
-/// Limit on the bytes kept in memory for comparison.
+/// Maximum number of bytes that are kept in memory for comparison.
 const REFERENCE: u64 = 64 << 20;
 /// Largest read.
 const LONGEST: u64 = 128 << 10;
 
-/// The reference: the contents of the biggest files.
+/// The bytes that the readers must see: the contents of the biggest files.
 #[derive(Debug, Clone)]
 pub(super) struct Reference {
     files: Arc<Vec<(PathBuf, Vec<u8>)>>,
@@ -34,8 +34,8 @@ pub(super) struct Reference {
 }
 
 impl Reference {
-    /// Loads the reference from another engine, if one can mount the image, so that a fault of
-    /// `engine` shows.
+    /// Reads the reference through the kernel's EROFS if it can mount the image, so that a fault of
+    /// `engine` shows; otherwise through `engine` itself.
     pub(super) fn load(
         site: &Site,
         engine: &Engine,
@@ -68,7 +68,7 @@ impl Reference {
         Err(last.unwrap_or_else(|| LabError::Usage(format!("engine {engine}: cannot mount"))))
     }
 
-    /// The engine that the reference was read from.
+    /// The engine through which the reference was read.
     pub(super) fn source(&self) -> &str {
         &self.source
     }
@@ -84,14 +84,14 @@ fn contents(point: &Path) -> io::Result<Vec<(PathBuf, Vec<u8>)>> {
     parts.into_iter().map(read).collect()
 }
 
-/// Counts of all cycles, in each of which a CPU goes offline and comes back.
+/// The counts of all cycles. In each cycle, a CPU goes offline and comes back.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct HotplugCounts {
     /// Completed cycles.
     pub cycles: usize,
     /// Reads issued.
     pub requests: u64,
-    /// Reads that failed or never returned, and launches that failed.
+    /// Number of reads that failed or never returned, and of launches that failed.
     pub lost: u64,
     /// Number of wrong bytes in all reads.
     pub wrong_bytes: u64,
@@ -101,9 +101,9 @@ pub struct HotplugCounts {
     pub interrupted: bool,
     /// The first failure.
     pub first_fault: Option<String>,
-    /// Launches while the CPU was offline.
+    /// Number of launches while the CPU was offline.
     pub launches: u64,
-    /// Memory of the daemon, if we started it.
+    /// Memory of the daemon, if the engine is erofast.
     pub memory: Option<DaemonMemory>,
 }
 
@@ -123,7 +123,8 @@ impl HotplugCounts {
     }
 }
 
-/// The running readers. They are not scoped threads: the lab must be able to report one that hangs.
+/// The running readers. They are not scoped threads, because the lab must be able to report a
+/// reader that hangs.
 #[derive(Debug)]
 pub(super) struct Readers {
     pub(super) counts: Counts,
@@ -159,7 +160,7 @@ impl Readers {
         })
     }
 
-    /// Stops the readers; returns how many are still inside a request after `patience`.
+    /// Stops the readers; returns how many are still waiting for a request after `patience`.
     pub(super) fn stop(self, patience: Duration) -> u64 {
         self.stop.store(true, Ordering::Relaxed);
         let deadline = Instant::now() + patience;
@@ -217,7 +218,8 @@ impl Reader {
         let offset = self.random.usize(..right.len());
         let length = (1 + self.random.usize(..LONGEST as usize)).min(right.len() - offset);
         let file = &self.files[number];
-        // Drops the range from the page cache, so that the engine serves it; pages in use stay.
+        // Drops the range from the page cache, so that the engine must serve it. Pages in use stay
+        // cached.
         let _ = fadvise(file, 0, None, Advice::DontNeed);
         let start = now_ns();
         self.since.store(start, Ordering::Relaxed);

@@ -19,15 +19,16 @@ pub struct HotplugReport {
     #[serde(flatten)]
     pub counts: HotplugCounts,
     /// Whether the CPU's worker was pinned to it again after every cycle; none if the engine has no
-    /// thread of that name.
+    /// such worker.
     pub repinned: Option<bool>,
-    /// Whether all cycles were completed, and nothing was lost, wrong or left unpinned.
+    /// Whether all cycles were completed, no request was lost, no byte was wrong, and the worker
+    /// was always pinned again.
     pub valid: bool,
     /// The engine under test.
     pub engine: String,
     /// The CPU that went offline.
     pub cpu: u32,
-    /// The engine that the reference was read from.
+    /// The engine through which the reference was read.
     pub reference: String,
     /// Number of threads that read.
     pub readers: usize,
@@ -72,7 +73,8 @@ pub(super) fn build(
 }
 
 impl HotplugReport {
-    /// Whether nothing was lost, wrong or left unpinned, and the image stayed the same.
+    /// Whether no request was lost, no byte was wrong, the worker was always pinned again, and the
+    /// image stayed the same.
     pub(crate) fn is_clean(&self) -> bool {
         let wrong = self.counts.lost + self.counts.wrong_bytes > 0;
         !wrong && self.repinned != Some(false) && self.environment.image.changed.is_none()

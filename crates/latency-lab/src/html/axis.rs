@@ -1,17 +1,16 @@
-//! Scales of a chart: positions of values, and ticks.
+//! The scale of a chart: the positions of values, and the ticks.
 
 /// If the ratio of the largest to the smallest value exceeds this, the axis is logarithmic.
 const WIDE: f64 = 20.0;
-/// Approximate number of ticks that a narrow chart has room for.
+/// Approximate number of ticks for which a narrow chart has room.
 const TICKS: f64 = 5.0;
 
-/// A linear axis, which includes zero at one end or in between, or a logarithmic axis, which has no
-/// zero.
+/// A linear axis, which always includes zero, or a logarithmic axis, which cannot.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Axis {
     low: f64,
     high: f64,
-    /// Distance between ticks; a logarithmic axis has one per decade.
+    /// Distance between ticks; a logarithmic axis has one tick per decade.
     step: f64,
     logarithmic: bool,
 }

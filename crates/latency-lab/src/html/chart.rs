@@ -1,6 +1,6 @@
-//! Inline SVG: how many launches were at least this fast (CDF), every sample (strip), and the
-//! samples in the order of the run. Colours come from the page's style, so that light and dark both
-//! work.
+//! Inline SVG charts of a figure: the cumulative distribution of its samples (CDF), every sample as
+//! a dot (strip), and the samples in the order of the run. Colours come from the page's style, so
+//! that the charts work in light and dark mode.
 
 use std::fmt::Write;
 
@@ -9,8 +9,8 @@ use super::{amount, escape, style, tick};
 use crate::figure::{Figure, Row, verdict};
 use crate::statistics::Comparison;
 
-/// Width in drawing units, which the page scales; it is small enough that text stays readable on a
-/// phone.
+/// Width of a chart in drawing units, which the page scales. It is small, so that text stays
+/// readable on a phone.
 pub(super) const WIDTH: f64 = 480.0;
 const LEFT: f64 = 52.0;
 const RIGHT: f64 = 24.0;
@@ -43,7 +43,7 @@ impl Canvas {
         self.height - BOTTOM
     }
 
-    /// Draws vertical lines with their values below.
+    /// Draws vertical grid lines with their values below them.
     fn value_ticks(&mut self, title: &str, unit: &str) {
         for value in self.x.ticks() {
             self.below_tick(along(self.x.place(value)), &tick(value, unit));
@@ -116,7 +116,7 @@ fn axis_of(rows: &[Row]) -> Axis {
     Axis::fit(rows.iter().flat_map(|row| row.samples.iter().copied()))
 }
 
-/// The fraction of samples at or below each value.
+/// A chart of the fraction of samples at or below each value.
 pub(super) fn cdf(figure: &Figure) -> String {
     let axis = axis_of(&figure.rows);
     let mut canvas = Canvas::new(
@@ -154,7 +154,7 @@ pub(super) fn cdf(figure: &Figure) -> String {
     canvas.end()
 }
 
-/// Every sample as a dot, one row per engine, with its median as a bar.
+/// A chart of every sample as a dot, with one row per engine and the engine's median as a bar.
 pub(super) fn strip(figure: &Figure) -> String {
     const ROW: f64 = 44.0;
     let drawn = figure.rows.iter().filter(|row| !row.samples.is_empty());
@@ -170,7 +170,7 @@ pub(super) fn strip(figure: &Figure) -> String {
         let top = TOP + ROW * place as f64;
         canvas.row_name(top + 11.0, &row.name);
         for (count, value) in row.samples.iter().enumerate() {
-            // A fixed scatter separates equal values; it has no meaning.
+            // The vertical position within a row means nothing; it only separates equal values.
             let y = top + 20.0 + (count * 7 % 18) as f64;
             let x = along(canvas.x.place(*value));
             canvas.dot(number, x, y, &tip(figure, row, count));
@@ -189,7 +189,7 @@ pub(super) fn strip(figure: &Figure) -> String {
     canvas.end()
 }
 
-/// The samples in the order of the run, which shows whether the machine drifted.
+/// A chart of the samples in the order of the run, which shows whether the machine drifted.
 pub(super) fn over_the_run(figure: &Figure) -> String {
     let values = axis_of(&figure.rows);
     let counts = figure.rows.iter().map(|row| row.samples.len());

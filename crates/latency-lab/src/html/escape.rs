@@ -1,4 +1,4 @@
-//! Escapes text in markup.
+//! Escapes text for markup.
 
 /// Text as HTML.
 pub fn escape(text: &str) -> String {

@@ -1,5 +1,5 @@
-//! The page of a report: frame, answer, charts and environment; with styles for light and dark,
-//! wide and narrow, and print.
+//! The page of a report: frame, answer, charts and environment, with styles for light and dark
+//! mode, for wide and narrow windows, and for print.
 
 use std::fmt::Write;
 
@@ -15,7 +15,7 @@ use crate::table::Table;
 
 /// A whole page around `body`, with the raw report embedded for further processing.
 pub fn page(title: &str, body: &str, json: &str) -> String {
-    // A "<" could end the element or begin a comment; in JSON it occurs only in strings.
+    // A "<" could end the element or begin a comment; in JSON a "<" occurs only in strings.
     let json = json.replace('<', "\\u003c");
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -33,7 +33,7 @@ pub(crate) fn report(of: &Findings, json: &str) -> String {
     body.extend(of.differences.iter().map(|text| line("soft", text)));
     body += &line("claim", &of.conclusion());
     for (number, table) in of.summary.iter().enumerate() {
-        // One caption is enough: all tables belong to one run.
+        // Only the first table has the caption, since all tables belong to one run.
         body += &titled(table, if number == 0 { &caption } else { "" });
     }
     body.extend(of.groups().map(|text| line("soft", &text)));
@@ -91,7 +91,7 @@ fn capitalised(text: &str) -> String {
     first.collect::<String>() + letters.as_str()
 }
 
-/// A measured quantity: its table with its caption, verdicts and charts.
+/// The section of a measured quantity: its table with the caption, its verdicts and its charts.
 fn section(figure: &Figure, caption: &str) -> String {
     let mut out = titled(&figure.table(), caption);
     if !figure.of.is_empty() {
@@ -104,7 +104,7 @@ fn section(figure: &Figure, caption: &str) -> String {
     out + &legend(&figure.rows) + &charts(figure)
 }
 
-/// The charts; none for a figure without samples, or with only zeros.
+/// The charts of a figure; none if it has no samples or only zeros.
 fn charts(figure: &Figure) -> String {
     let mut samples = figure.rows.iter().flat_map(|row| &row.samples);
     if samples.all(|sample| *sample == 0.0) {
@@ -130,7 +130,7 @@ pub(super) fn grid(figures: &str) -> String {
     }
 }
 
-/// The shifts of all figures in one chart.
+/// One chart with the shifts of all figures.
 fn overview(figures: &[Figure]) -> String {
     let shift = |figure: &Figure, (series, row): (usize, &Row)| {
         let name = format!("{}, {}", row.name, figure.name);
@@ -155,7 +155,7 @@ fn legend(rows: &[Row]) -> String {
     format!("<p class=\"legend\">{names}</p>\n")
 }
 
-/// The environment of a report: all known fields of its JSON.
+/// A table of the environment: all fields of its JSON that are known.
 fn environment(environment: &Environment) -> Table {
     let mut rows = Vec::new();
     flatten(

@@ -1,6 +1,6 @@
 //! Colours and styles shared by the page and the drawings.
 
-/// Number of distinct colours; further engines reuse them.
+/// Number of distinct colours; if there are more engines, colours are reused.
 const SERIES: usize = 8;
 
 /// CSS class of an engine's colour.

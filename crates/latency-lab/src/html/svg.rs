@@ -1,5 +1,5 @@
-//! The distributions of a launch experiment as one SVG file, for a documentation page. It follows
-//! the reader's choice of light or dark.
+//! The distributions of a launch experiment as one SVG file, for a documentation page. The drawing
+//! follows the reader's choice of light or dark mode.
 
 use std::fmt::Write;
 
@@ -14,8 +14,8 @@ const LINE: f64 = 20.0;
 const KEYS: usize = 3;
 
 impl LaunchReport {
-    /// The fractions of launches at or below each scheduling latency and each launch time, as an
-    /// SVG file.
+    /// An SVG file with two charts: the fraction of launches at or below each launch time, and at
+    /// or below each scheduling latency.
     pub fn to_svg(&self) -> String {
         drawing(self)
     }
@@ -56,12 +56,13 @@ fn drawing(report: &LaunchReport) -> String {
     out + "</svg>\n"
 }
 
-/// Whether all values are zero, as for an engine that does not decompress in threads of its own.
+/// Whether all values are zero, as they are for an engine that does not decompress in threads of
+/// its own.
 fn is_none(values: &[f64]) -> bool {
     values.iter().all(|value| *value == 0.0)
 }
 
-/// The key of one engine, at this column and line.
+/// The legend's entry for one engine, at this column and line.
 fn key(number: usize, name: &str, (column, line): (usize, usize), width: f64) -> String {
     let x = MARGIN + column as f64 * width;
     let y = MARGIN + line as f64 * LINE;
@@ -82,7 +83,7 @@ fn text(class: &str, x: f64, y: f64, text: &str) -> String {
     out
 }
 
-/// Facts that the drawing needs if it is shown alone.
+/// Facts that the drawing must state because it may be shown alone.
 fn remarks(report: &LaunchReport) -> Vec<String> {
     let valid = if report.valid { "valid" } else { "NOT VALID" };
     let mut lines = vec![format!(

@@ -1,5 +1,5 @@
-//! The launch with the median scheduling latency and the worst one: which threads ran on each CPU,
-//! and which waited.
+//! Draws the launch with the median scheduling latency and the one with the greatest: which threads
+//! ran on each CPU, and which waited.
 
 use std::fmt::Write;
 
@@ -15,8 +15,8 @@ const ROW: f64 = 7.0;
 /// Overlapping waits are placed one below another, in at most this many rows.
 const ROWS: usize = 6;
 
-/// Owners in the order of the legend, with their class in the page's style. Threads that
-/// decompressed, and their waits, have the colour of their engine.
+/// Owners in the order of the legend, each with its class in the page's style and its name. Threads
+/// that decompressed, and their waits, have the colour of their engine.
 const SIDES: [(Owner, &str, &str); 5] = [
     (Owner::Program, "w-program", "the program"),
     (Owner::Load, "w-load", "the load"),
@@ -32,7 +32,7 @@ const LEGEND: [(&str, &str); 3] = [
     ("w-other", "everything else"),
 ];
 
-/// The two launches of every engine.
+/// The drawings of the two launches of every engine.
 pub(crate) fn timelines(experiment: Experiment, engines: &[EngineReport]) -> String {
     let figures: Vec<String> = engines.iter().enumerate().flat_map(two).collect();
     if figures.is_empty() {
@@ -103,7 +103,7 @@ fn figure(engine: &EngineReport, number: usize, word: &str, sample: &Sample) -> 
 }
 
 /// Draws a launch. Horizontal positions are percentages of the width, so that the drawing fits any
-/// window while text keeps its size.
+/// window but text keeps its size.
 fn drawing(picture: &Picture) -> String {
     let axis = Axis::fit([picture.length_us].into_iter());
     let along = |us: f64| axis.place(us) * 100.0;

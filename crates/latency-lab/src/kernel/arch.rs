@@ -17,19 +17,19 @@ pub enum Arch {
 impl Arch {
     const ALL: [Arch; 2] = [Arch::Amd64, Arch::Arm64];
 
-    /// The architecture of the host, if its Debian packages are known here.
+    /// The architecture of the host; an error if this module does not know its Debian packages.
     pub fn of_this_machine() -> Result<Arch> {
         let known = Arch::ALL.into_iter();
         let mut own = known.filter(|arch| arch.cpu() == std::env::consts::ARCH);
         own.next().ok_or_else(|| {
             LabError::Preparation(format!(
-                "the packages it runs are for x86-64 and arm64, but this machine is {}",
+                "packages can be fetched only for x86-64 and arm64, but this machine is {}",
                 std::env::consts::ARCH
             ))
         })
     }
 
-    /// "aarch64", as in the names of programs and compilers.
+    /// The architecture as in the names of programs and compilers: "aarch64".
     pub(super) fn cpu(self) -> &'static str {
         match self {
             Arch::Amd64 => "x86_64",
@@ -37,7 +37,7 @@ impl Arch {
         }
     }
 
-    /// "aarch64-linux-gnu", the directory of its libraries.
+    /// The name of the directory with the architecture's libraries: "aarch64-linux-gnu".
     pub(super) fn triplet(self) -> String {
         format!("{}-linux-gnu", self.cpu())
     }
@@ -55,12 +55,12 @@ impl Arch {
         format!("/usr/bin/qemu-system-{}", self.cpu())
     }
 
-    /// QEMU's machine type, and its CPU model for an accelerator.
+    /// QEMU's machine type, and its CPU model if this accelerator is used.
     pub(super) fn machine(self, accelerator: &str) -> [&'static str; 2] {
         match (self, accelerator) {
             (Arch::Amd64, _) => ["q35", "max"],
             (Arch::Arm64, "kvm") => ["virt,gic-version=max", "max"],
-            // The architected algorithm of pointer authentication is slow to emulate.
+            // The architecture's own algorithm for pointer authentication is slow to emulate.
             (Arch::Arm64, _) => ["virt,gic-version=max", "max,pauth-impdef=on"],
         }
     }
@@ -73,7 +73,7 @@ impl Arch {
         }
     }
 
-    /// e_machine in the header of its ELF files.
+    /// `e_machine` in the headers of the architecture's ELF files.
     pub(super) fn elf_machine(self) -> u16 {
         match self {
             Arch::Amd64 => 62,

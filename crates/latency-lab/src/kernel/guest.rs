@@ -36,7 +36,7 @@ impl Progress for Console {
 }
 
 /// Runs the job of a machine that `lab kernel` has created, then powers the machine off. Fails
-/// anywhere except in the first process of such a machine.
+/// unless this is the first process of such a machine.
 pub fn run_guest() -> Result<()> {
     if std::process::id() != 1 || !Path::new(JOB).exists() {
         let text = "lab guest: runs only as the first process of a virtual machine of lab kernel";
@@ -49,13 +49,13 @@ pub fn run_guest() -> Result<()> {
         Err(error) => GuestMessage::Error(error.to_string()).print(),
     }
     rustix::fs::sync();
-    // The console is a serial line, whose buffer drains after the write has returned.
+    // The console is a serial line: its buffer is still being sent when a write returns.
     std::thread::sleep(Duration::from_millis(500));
     let _ = reboot(RebootCommand::PowerOff);
     Ok(())
 }
 
-/// Waits for the only word that the host sends: stop.
+/// Waits for "stop", the only word that the host ever sends.
 fn listen() {
     for line in io::stdin().lock().lines().map_while(io::Result::ok) {
         if line.trim() == "stop" {
@@ -80,13 +80,14 @@ fn experiment() -> Result<()> {
     result::write(&launch::run(&job.launch, &mut Console)?)
 }
 
-/// Whether FUSE mounts can use io_uring here; the kernel's command line enables it.
+/// Whether FUSE mounts can use io_uring in the machine. The kernel's command line enables it if the
+/// kernel supports it.
 fn has_io_uring() -> bool {
     let switch = fs::read_to_string("/sys/module/fuse/parameters/enable_uring");
     switch.is_ok_and(|text| text.trim() == "Y")
 }
 
-/// The machine's accelerator and CPUs, and whether its times are meaningful.
+/// The machine's accelerator, and with what its times may be compared.
 fn emulated() -> String {
     let line = fs::read_to_string("/proc/cmdline").unwrap_or_default();
     let by = line

@@ -13,11 +13,11 @@ use crate::compile;
 use crate::error::Doing;
 use crate::{Interrupt, LabError, Result};
 
-/// The image, a file in the work directory, and the command line to run with the image as root
+/// An image file in the work directory, and the command line to run with the image as the root
 /// directory.
 pub(super) struct Image {
     pub(super) bytes: u64,
-    /// None if the image is the user's own.
+    /// The command line; none if the image is the user's own.
     pub(super) command: Option<Vec<String>>,
 }
 
@@ -53,9 +53,9 @@ pub(super) fn take_or_make(
     })
 }
 
-/// cc1 of the newest available compiler.
+/// The path of cc1 in the newest compiler that was fetched.
 fn compiler(arch: Arch, root: &Path) -> Result<String> {
-    // Debian's GCC 14 installs cc1 in the second directory.
+    // Since GCC 14, Debian installs cc1 in the second directory.
     let triplet = arch.triplet();
     let directories = ["lib", "libexec"].map(|name| format!("/usr/{name}/gcc/{triplet}"));
     let inside = |directory: &String| {

@@ -19,10 +19,11 @@ pub(super) struct Boot {
     pub(super) memory_mib: u64,
 }
 
-/// The host's part of the tree: our own programs. The arguments are these programs, each followed
-/// by its path in the tree. The host's libraries are copied to their usual places, since the
-/// programs execute themselves again. With LD_TRACE_LOADED_OBJECTS, any loader lists the libraries
-/// instead of starting the program. Programs for another CPU ($FOREIGN) are static.
+/// Copies the host's part of the tree, our own programs. The arguments are these programs, each
+/// followed by its path in the tree. The host's libraries are copied to their usual places, since
+/// the programs execute themselves again. With LD_TRACE_LOADED_OBJECTS, any loader lists the
+/// libraries instead of starting the program. Programs for another CPU ($FOREIGN) are static and
+/// need no libraries.
 const OWN: &str = r#"
 rm -rf tree
 mkdir -p tree
@@ -36,10 +37,10 @@ while [ $# -gt 0 ]; do
 done
 "#;
 
-/// The packages' part: modules of the distribution, ordered by dependency (without erofs, which the
-/// experiment builds itself, and without modules that are built into the kernel), busybox, fio and
-/// losetup. The last two have a separate root directory, since their libraries have the same names
-/// as the host's.
+/// Copies the packages' part of the tree: busybox, fio, losetup, and the distribution's modules,
+/// ordered by dependency, except those that are built into the kernel and except erofs, which the
+/// experiment builds itself. fio and losetup have a separate root directory, since their libraries
+/// have the same names as the host's.
 const PACKED: &str = r#"
 cd /build
 depmod -b image "$RELEASE"
@@ -134,8 +135,8 @@ pub(super) fn make(
     Ok(Boot {
         kernel: kernel(packages, work)?,
         initramfs: "/build/initramfs",
-        // The archive is in memory twice while it is unpacked, the image once; plus 2 x 48 MiB of
-        // trace.
+        // While the archive is being unpacked, memory holds it twice and the image once. The other
+        // 1024 MiB also contain the trace buffers of 48 MiB per CPU.
         memory_mib: 1024 + (2 * bytes + job.image_bytes) / (1 << 20),
     })
 }

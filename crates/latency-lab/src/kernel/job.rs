@@ -16,12 +16,12 @@ use crate::{LabError, Result};
 
 /// Version of this program.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// Paths in the machine.
+/// The path of the job inside the machine.
 pub(super) const JOB: &str = "/job.json";
 pub(super) const MODULES: &str = "/modules";
-/// Names of the modules to load first, one per line.
+/// A file with the names of the modules to load first, one per line.
 pub(super) const ORDER: &str = "/modules/order";
-/// Arguments of this program, `erofast-lab`, in the machine.
+/// Arguments with which the machine runs this program, `erofast-lab`.
 pub(super) const GUEST: [&str; 2] = ["lab", "guest"];
 /// Mount point of a separate filesystem for the image, which the packages' programs see too.
 pub(super) const IMAGE_DIRECTORY: &str = "/image";
@@ -30,7 +30,7 @@ pub(super) const LAB: &str = "/usr/bin/erofast-lab";
 pub(super) const EROFAST: &str = "/usr/bin/erofast";
 /// The disk that the load's random reader reads: the first on QEMU's command line.
 pub(super) const READER_DISK: &str = "/dev/vda";
-/// Engines of erofast in addition to the kernel's variants, one for each transport.
+/// The engines of erofast that are compared with the kernel's variants, one for each transport.
 const DEVICE: &str = "erofast:percpu,hipri,io_uring=off";
 const RING: &str = "erofast:percpu,hipri,io_uring=on";
 /// Time limit of a launch: an emulated machine is about twenty times slower than its host.
@@ -41,7 +41,7 @@ const TIMEOUT: Duration = Duration::from_secs(600);
 pub(super) struct Job {
     /// Version of the program that made the job; programs of other versions refuse it.
     pub(super) version: String,
-    /// Length of the image, which the disk rounds up.
+    /// Length of the image in bytes. The disk is longer, because its size is rounded up.
     pub(super) image_bytes: u64,
     pub(super) launch: LaunchOptions,
 }

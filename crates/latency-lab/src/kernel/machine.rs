@@ -1,4 +1,4 @@
-//! The machine: QEMU, its console, and its shutdown.
+//! Runs the machine: QEMU, its console, and its shutdown.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -27,11 +27,11 @@ const RESULT_BYTES: u64 = 64 << 20;
 /// Time limits from QEMU's start to the guest's first message: with KVM, which hangs if it is
 /// broken, and with emulation.
 const UP: [Duration; 2] = [Duration::from_secs(30), Duration::from_secs(300)];
-/// Time limit from the request to stop until the report has arrived.
+/// Time limit between the request to stop and the arrival of the report.
 const STOP_TIMEOUT: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(200);
 
-/// A machine that runs once.
+/// A machine, which runs only once.
 pub(super) struct Machine<'a> {
     pub(super) sandbox: &'a Sandbox,
     pub(super) work: &'a Work,
@@ -44,7 +44,7 @@ pub(super) struct Machine<'a> {
 
 /// Why a machine produced no report.
 enum Failed {
-    /// No message from the guest: another accelerator may work.
+    /// The guest sent no message: another accelerator may work.
     Silent(String),
     /// QEMU itself died before the first message: another start may work.
     Crashed(String),
@@ -66,7 +66,7 @@ fn unprepared(reason: String) -> Failed {
 /// while starting (msix_table_mmio_write).
 const STARTS_AGAIN: usize = 2;
 
-/// Boots, and boots again if QEMU crashed before the guest was up.
+/// Boots the machine, and boots it again if QEMU crashes before the guest is up.
 fn start<T>(
     mut boot: impl FnMut(&mut dyn Progress) -> std::result::Result<T, Failed>,
     progress: &mut dyn Progress,
@@ -255,14 +255,14 @@ impl Machine<'_> {
     }
 }
 
-/// QEMU prints this if KVM cannot continue; then the machine hangs.
+/// QEMU prints this if KVM cannot continue, after which the machine hangs.
 const KVM_BROKEN: &str = "KVM internal error";
 
 /// What the guest has reported so far.
 #[derive(Default)]
 struct GuestState {
     up: bool,
-    /// Whether the launches have begun; from then on the guest can be asked to stop.
+    /// Whether the launches have begun; only then can the guest be asked to stop.
     measures: bool,
     done: bool,
     error: Option<String>,
@@ -305,7 +305,7 @@ struct Console {
 }
 
 impl Console {
-    /// Connects. QEMU creates the socket some time after its start.
+    /// Connects to the machine's serial line, if QEMU has already created the socket.
     fn connect(&mut self, socket: &Path) {
         if self.stream.is_none() {
             let stream = UnixStream::connect(socket).ok();
@@ -313,7 +313,7 @@ impl Console {
         }
     }
 
-    /// Complete lines received since the last call.
+    /// The complete lines received since the last call.
     fn lines(&mut self) -> Vec<String> {
         let mut bytes = [0; 4096];
         while let Some(stream) = &mut self.stream {
@@ -345,8 +345,8 @@ mod tests {
     use super::*;
     use crate::Silent;
 
-    /// Boots a machine that fails `failures` times and then works; returns whether it came up, and
-    /// how often it was booted.
+    /// Boots a machine that fails `failures` times and then works; returns whether the machine came
+    /// up, and how often it was booted.
     fn started(failures: usize, failed: fn(String) -> Failed) -> (bool, usize) {
         let mut starts = 0;
         let boot = |_: &mut dyn Progress| {

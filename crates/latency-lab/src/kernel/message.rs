@@ -1,10 +1,10 @@
-//! Lines on the console of the machine: how the guest reports to the host.
+//! The lines on the console with which the guest reports to the host.
 
 use std::io::{self, Write};
 
 use serde::{Deserialize, Serialize};
 
-/// A line on the console, as JSON after a mark.
+/// A message of the guest: a line on the console that has a mark followed by JSON.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum GuestMessage {
     Up,

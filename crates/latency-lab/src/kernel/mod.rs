@@ -1,14 +1,14 @@
-//! Compares the kernel's own variants of EROFS in a dedicated machine. This repeats the experiment
-//! of the kernel patch that added per-CPU threads, without building a kernel.
+//! Compares the variants of the kernel's own EROFS in a virtual machine. This repeats the
+//! experiment of the kernel patch that added per-CPU threads, without building a kernel.
 //!
 //! Each stage leaves its result in the work directory; if the user keeps this directory, the next
 //! run reuses the results:
 //!
 //! * `packages` fetches the distribution's kernel, its headers and source, a compiler and QEMU, and
 //!   unpacks them below a separate directory. Nothing is installed, and no package's scripts run.
-//!   Packages whose programs run in the machine, whose CPU may differ ([`Arch`]), have a root
-//!   directory of their own there.
-//! * `programs` finds erofast for that CPU.
+//!   Packages whose programs run in the machine have a root directory of their own there, since the
+//!   machine's CPU may differ from the host's ([`Arch`]).
+//! * `programs` finds the programs of erofast for the machine's CPU.
 //! * `module` builds `fs/erofs` alone, once for each variant.
 //! * `initramfs` packs what the machine needs.
 //! * `machine` boots the machine and listens to its console.

@@ -64,8 +64,8 @@ fn take_out(
 }
 
 /// The options are passed twice: to make, which selects files by them, and to the compiler, since
-/// the header with the configuration is the distribution's. The kernel's headers determine the CPU
-/// and the compiler's prefix.
+/// the header that contains the configuration is the distribution's own. The kernel's headers
+/// determine the CPU and the compiler's prefix.
 fn script(variant: Variant, packages: &Packages) -> String {
     let names = || variant.config().iter();
     let to_make: String = names().map(|name| format!(" {name}=y")).collect();

@@ -19,34 +19,35 @@ pub struct KernelOptions {
     pub arch: Arch,
     /// The `erofast` binary, which runs in the machine beside this program.
     pub erofast: PathBuf,
-    /// A directory with the programs for the machine, if it is not to run `erofast` and this
-    /// program.
+    /// A directory with the programs for the machine; without it, the machine runs `erofast` and
+    /// this program.
     pub programs: Option<PathBuf>,
-    /// The image to launch from; by default one that is made from the fetched compiler.
+    /// The image to launch from; by default, an image of the fetched compiler.
     pub image: Option<PathBuf>,
-    /// The program and its arguments; `{}` stands for the mount point. By default the compiler.
+    /// The program and its arguments; `{}` stands for the mount point. By default, the compiler.
     pub command: Vec<OsString>,
-    /// Make the mount the program's root directory.
+    /// Whether to make the mount the program's root directory.
     pub root: bool,
-    /// Launches per variant that count.
+    /// Number of launches per variant that count.
     pub iterations: usize,
     /// The load that keeps the machine busy.
     pub load: LoadChoice,
     /// Seed of the order of launches.
     pub seed: u64,
-    /// Values of the module's parameter `reserved_pages`; one column for each variant and value.
+    /// Values of the module's parameter `reserved_pages`; each variant is measured with each value.
     pub reserved_pages: Vec<u32>,
     /// Number of CPUs of the machine.
     pub cpus: usize,
-    /// Use KVM if it works.
+    /// Whether to use KVM if it works.
     pub accelerate: bool,
-    /// A directory in which packages and modules are kept and reused.
+    /// A directory in which packages and modules are kept, so that a later run can reuse them.
     pub work: Option<PathBuf>,
     /// The mirror of Debian's packages.
     pub mirror: String,
-    /// The suite of the kernel and of QEMU, such as "bookworm-backports" or "trixie".
+    /// The Debian suite of the kernel and of QEMU, such as "bookworm-backports" or "trixie".
     pub suite: String,
-    /// The machine begins no new round of launches after this time; the last round ends later.
+    /// After this time the machine begins no new round of launches, but it completes the current
+    /// one.
     pub time: Duration,
 }
 

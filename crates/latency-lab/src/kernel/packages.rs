@@ -12,9 +12,10 @@ use crate::{Interrupt, LabError, Progress, Result};
 
 /// Keys that sign every suite.
 const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
-/// Packages for building a module, with their dependencies, in addition to the compiler.
+/// Packages that are needed to build a module, in addition to the compiler. They are fetched with
+/// their dependencies.
 const TO_BUILD: &str = "bash coreutils dash findutils grep gzip make mawk sed tar xz-utils zlib1g";
-/// Packages for making the machine, in addition to QEMU.
+/// Packages that are needed to make the machine, in addition to QEMU.
 const TO_MAKE: &str = "busybox-static erofs-utils kmod";
 /// Packages whose programs run in the machine, in addition to the compiler that is launched there.
 const TO_RUN: &str = "busybox-static fio mount";
@@ -52,7 +53,7 @@ $own
 END
 "#;
 
-/// apt only warns about an unreachable mirror; here it is an error.
+/// By default apt only warns about an unreachable mirror; here this is an error.
 const UPDATE: &str = "apt-get update -qq -o APT::Update::Error-Mode=any";
 
 /// Describes the newest kernel of the flavour for virtual machines.
@@ -60,10 +61,10 @@ const NEWEST: &str = r#"apt-cache show --no-all-versions "linux-image-cloud-$ARC
 
 /// Fetches the packages. The kernel's headers depend on the compiler that built the kernel
 /// ("gcc-12", since 7.0 "gcc-14-for-host") and on the kernel's tools. apt would fetch both for the
-/// kernel's CPU; they are fetched for this machine instead, the compiler as one that compiles for
-/// the kernel's CPU. Since 6.17 the image and its modules are in packages that the kernel's package
-/// depends on. Packages for the machine are in a directory of their own; if the CPU is the same,
-/// most are in both.
+/// kernel's CPU. Instead, they are fetched for this machine's CPU, and the compiler is one that
+/// compiles for the kernel's CPU. Since 6.17 the image and its modules are in packages that the
+/// kernel's package depends on. Packages for the virtual machine are in a directory of their own;
+/// if both CPUs are the same, most packages are in both directories.
 const FETCH: &str = r#"
 depends() {
     apt-cache show --no-all-versions "$1:$ARCH" | sed -n 's/^Depends: //p' |
@@ -96,7 +97,8 @@ fetch $TOOLS $tools "$compiler"
 
 /// Unpacks the packages. The packages expect the symlinks of a merged /usr. The symlink for awk is
 /// created here, since update-alternatives does not run. Files of another kernel from an earlier
-/// run are removed first. Unlike dpkg-deb -x, tar can keep symlinks to directories.
+/// run are removed first. tar is used because, unlike dpkg-deb -x, it can keep symlinks to
+/// directories.
 const UNPACK: &str = r#"
 merged() { for name; do mkdir -p "usr/$name"; ln -s "usr/$name" "$name"; done; }
 unpack() { for package; do dpkg-deb --fsys-tarfile "$package" | tar -x --keep-directory-symlink; done; }
@@ -235,7 +237,8 @@ fn newest(command: &mut Command, options: &KernelOptions) -> Result<Packages> {
     })
 }
 
-/// Release and version, from the description of the package that represents the newest kernel.
+/// Parses the release and the version of the newest kernel from the description of the package that
+/// depends on it.
 fn parse_kernel(arch: Arch, text: &str) -> Option<Packages> {
     let depends = text
         .lines()
@@ -266,7 +269,7 @@ mod tests {
         assert!(parse_kernel(Arch::Amd64, "Package: x\n").is_none());
     }
 
-    /// Sources and settings, as the script writes them.
+    /// apt's sources and settings, as the script writes them.
     fn settings(suite: &str) -> [String; 2] {
         let scratch = Scratch::new(&std::env::temp_dir()).unwrap();
         let apt = scratch.path().join("apt");

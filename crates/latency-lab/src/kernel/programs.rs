@@ -19,8 +19,8 @@ pub(super) struct Programs {
 }
 
 impl Programs {
-    /// Finds the programs: this program and `options.erofast`, or, with `--programs` or for another
-    /// CPU, programs built by `make static`.
+    /// Finds the programs. They are this program and `options.erofast` or, with `--programs` or for
+    /// another CPU, programs that `make static` has built.
     pub(super) fn find(options: &KernelOptions) -> Result<Programs> {
         let foreign = options.arch != Arch::of_this_machine()?;
         let own = std::env::current_exe().doing("looking for", "this program")?;
@@ -50,8 +50,8 @@ impl Programs {
 }
 
 /// Finds a program by the name that `make static` gives it or, if `--programs` names the directory,
-/// by its installed name. Without that option the installed name does not count, since that program
-/// is for the host's CPU.
+/// by its installed name. Without that option, a program with the installed name is ignored, since
+/// it is for the host's CPU.
 fn in_directory(directory: &Path, name: &str, options: &KernelOptions) -> Result<PathBuf> {
     let cpu = options.arch.cpu();
     let mut names = vec![format!("{name}-{cpu}")];
@@ -75,8 +75,8 @@ const PROGRAM_HEADER: usize = 56;
 /// Type of the program header that contains the path of a loader.
 const PT_INTERP: u32 = 3;
 
-/// Checks that a program is for this CPU and, if it is not the host's, that it is static: the
-/// libraries of a foreign program are not looked for.
+/// Checks that a program is for the CPU `arch` and, if `foreign`, that it is static: libraries are
+/// copied only for programs that run on the host's CPU.
 fn check(path: &Path, arch: Arch, foreign: bool) -> Result<()> {
     let wrong = |what: &str| {
         let path = path.display();

@@ -1,4 +1,4 @@
-//! The report of the machine on its result disk: written by the guest, read by the host.
+//! The report on the machine's result disk, which the guest writes and the host reads.
 
 use std::fs;
 use std::path::Path;
@@ -21,7 +21,8 @@ pub(super) fn write(report: &LaunchReport) -> Result<()> {
     put().doing("writing the result to", DISK)
 }
 
-/// Reads what [`write`] wrote, up to the zeros that the disk was initialised with.
+/// Reads the report that [`write`] wrote. It ends where the zeros begin that the disk was
+/// initialised with.
 pub(super) fn read(disk: &Path) -> Result<LaunchReport> {
     let fault =
         |reason: String| LabError::Preparation(format!("the machine left no report: {reason}"));

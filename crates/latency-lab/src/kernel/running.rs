@@ -1,5 +1,5 @@
-//! Builds the module for the running kernel. It brings per-CPU threads to a distribution's kernel,
-//! so no whole kernel has to be built.
+//! Builds the module of EROFS for the running kernel. With it, a distribution's kernel gets per-CPU
+//! threads, and no whole kernel has to be built.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,8 @@ use super::work::Work;
 use crate::error::Doing;
 use crate::{Interrupt, LabError, Progress, Result};
 
-/// Builds all variants for the running kernel and puts them into `to`; returns their paths.
+/// Builds all variants of the module for the running kernel and puts them into `to`; returns their
+/// paths.
 pub fn module_for_running_kernel(
     options: &KernelOptions,
     to: &Path,

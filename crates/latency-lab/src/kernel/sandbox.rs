@@ -1,8 +1,8 @@
 //! Runs programs of the fetched packages, with the unpacked packages as their root directory.
 //!
-//! The programs run in a separate mount namespace, where only they see the devices they need.
-//! However the last of them ends, the mounts disappear with the namespace. Without root, a user
-//! namespace is used too.
+//! The programs run in a separate mount namespace, in which the devices they need are mounted for
+//! them alone. When the last of them ends, in whatever way, the mounts disappear with the
+//! namespace. Without root, a user namespace is used too.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -13,7 +13,8 @@ use crate::{Interrupt, LabError, Result};
 
 /// Time limit of a single step of the preparation.
 const LONGEST: Duration = Duration::from_secs(1800);
-/// Runs inside the new namespace; its arguments are the root, then the program.
+/// A shell command that runs inside the new namespace. Its arguments are the root directory and the
+/// program with its arguments.
 const ENTER: &str = r#"mount --rbind /dev "$0/dev" && exec chroot "$0" "$@""#;
 
 /// Shell functions: `take ROOT FILE TO` copies a program of the packages with its loader and
@@ -86,7 +87,7 @@ pub(super) fn printed(what: &str, command: &mut Command) -> Result<String> {
     output(command).map_err(|why| LabError::Preparation(format!("{what}: {why}")))
 }
 
-/// Fails, with one line, if one of these programs is not installed.
+/// Fails if one of these programs is not installed; the error is one line.
 pub(super) fn need(programs: &[(&str, &str)]) -> Result<()> {
     match programs
         .iter()

@@ -9,7 +9,7 @@ pub enum Variant {
     Workqueue,
     /// CONFIG_EROFS_FS_PCPU_KTHREAD: one thread per CPU.
     Kthread,
-    /// CONFIG_EROFS_FS_PCPU_KTHREAD_HIPRI in addition: the threads are SCHED_FIFO 1.
+    /// Also CONFIG_EROFS_FS_PCPU_KTHREAD_HIPRI: the threads are SCHED_FIFO 1.
     KthreadHipri,
 }
 

@@ -46,17 +46,18 @@ impl Work {
         Ok(path)
     }
 
-    /// The unpacked packages: a small Debian.
+    /// The root directory of the unpacked packages, which form a small Debian.
     pub(super) fn root(&self) -> PathBuf {
         self.path.join("root")
     }
 
-    /// A path inside [`Work::root`], as seen from outside.
+    /// The path outside the sandbox of a file in its directory `/build`.
     pub(super) fn inside(&self, name: &str) -> PathBuf {
         self.root().join("build").join(name)
     }
 
-    /// Whether a stage has finished: it leaves a mark, so that a later run does not repeat it.
+    /// Whether a stage has already finished with the same `content`, so that this run need not
+    /// repeat it.
     pub(super) fn is_done(&self, stage: &str, content: &str) -> bool {
         fs::read_to_string(self.path.join(format!("done-{stage}")))
             .is_ok_and(|mark| mark == content)

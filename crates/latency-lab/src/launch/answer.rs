@@ -1,4 +1,4 @@
-//! The report as text and page: a sentence, a row per engine, and explanations.
+//! The report as text and as a page: a sentence, a row per engine, and explanations.
 
 use super::elsewhere::Loss;
 use super::explain::{EXPLANATION, OF_COMMANDS};
@@ -59,7 +59,7 @@ impl LaunchReport {
         )
     }
 
-    /// Launch times, and waits if they are known.
+    /// Tables of the launch times and, if they are known, of the waits.
     fn summary(&self, figures: &[Figure]) -> Vec<Table> {
         let waits = self.waits();
         let time = figures.first().map(|it| it.name.as_str());
@@ -105,7 +105,7 @@ impl LaunchReport {
                 |engine| losses(engine, |sample| &sample.slept_in),
             ),
         ];
-        // For commands, the queue source is always the same.
+        // For commands, the source of the queue delay is always the same.
         if self.experiment == Experiment::Launch {
             tables.push(lines("queue delay", |engine| engine.queue_source.clone()));
         }
@@ -203,7 +203,7 @@ impl LaunchReport {
         Table::words("the run", rows)
     }
 
-    /// The parts of the scheduling latency, and figures that are not part of it.
+    /// A table of the parts of the scheduling latency and of figures that are not part of it.
     fn parts(&self) -> Table {
         let title = "averages per launch; shares of all CPUs' time within the launches";
         let heads = [
@@ -235,7 +235,8 @@ impl LaunchReport {
         table
     }
 
-    /// How long the program's first thread was off the CPU, and the activity of all its threads.
+    /// A table of the program: how long its first thread was off the CPU, and what all its threads
+    /// did.
     fn program(&self) -> Table {
         let title = "the program, averages per launch: its first thread; all its threads";
         let heads = [
@@ -268,8 +269,8 @@ impl LaunchReport {
         table
     }
 
-    /// The figure of waits that every engine has: that of the program, if one of the engines
-    /// decompresses in the program's own thread.
+    /// The figure of waits that all engines have: the scheduling latency or, if an engine
+    /// decompresses in the program's own thread, the whole path.
     fn waits(&self) -> &'static str {
         if self.experiment == Experiment::Run {
             return "waits for a CPU";
@@ -298,7 +299,7 @@ fn size(row: &Row) -> String {
     }
 }
 
-/// The total wait and the threads it was spent behind: "of 10200: 7900 fio[120], 1100 ...".
+/// The total wait, and the threads behind which it was spent: "of 10200: 7900 fio[120], 1100 ...".
 fn behind(engine: &EngineReport) -> String {
     let blocked = engine.behind();
     let total: f64 = blocked.iter().map(|blocked| blocked.total_us).sum();
@@ -310,8 +311,8 @@ fn behind(engine: &EngineReport) -> String {
     }
 }
 
-/// The work items by queue and function: "events_unbound flush_to_ldisc 230 in 12.0 items (longest
-/// 51)".
+/// The work items by queue and function, as text: "events_unbound flush_to_ldisc 230 in 12.0 items
+/// (longest 51)".
 fn work_items(engine: &EngineReport) -> String {
     let queues = engine.by_workqueue();
     if queues.is_empty() {
@@ -328,7 +329,7 @@ fn work_items(engine: &EngineReport) -> String {
     known(engine, queues.iter().take(5).map(word).collect())
 }
 
-/// The losses by name: "softirq NET_RX 120 in 3.5 (longest 80)".
+/// The losses by name, as text: "softirq NET_RX 120 in 3.5 (longest 80)".
 fn losses(engine: &EngineReport, of: fn(&Sample) -> &[Loss]) -> String {
     let word = |(count, loss): &(f64, Loss)| {
         let (name, total, longest) = (&loss.name, loss.total_us, loss.longest_us);
@@ -341,7 +342,7 @@ fn losses(engine: &EngineReport, of: fn(&Sample) -> &[Loss]) -> String {
     }
 }
 
-/// The commands that a row launches.
+/// The command that a row launches and its preparation, each with a label.
 fn commands(row: &EngineReport) -> Vec<(String, String)> {
     let words = row.command.iter().map(|word| quote(word));
     let command = words.collect::<Vec<_>>().join(" ");
@@ -352,7 +353,7 @@ fn commands(row: &EngineReport) -> Vec<(String, String)> {
         .collect()
 }
 
-/// The threads that waited most, as one line.
+/// The threads that waited most, with their waits, as one line.
 fn waiters(engine: &EngineReport) -> String {
     let word = |waits: &ThreadWaits| {
         let (comm, priority, total) = (&waits.comm, waits.priority, waits.total_us);
@@ -410,7 +411,7 @@ fn remarks(engine: &EngineReport, valid: bool) -> Vec<(String, String)> {
         .collect()
 }
 
-/// How many launches the figures include, if any were spoilt or thrown away.
+/// How many launches the figures include; none unless launches were spoilt or thrown away.
 fn launches(engine: &EngineReport) -> Option<String> {
     let spoilt = engine.samples.iter().filter(|it| it.spoilt.is_some());
     let kept = match spoilt.count() {

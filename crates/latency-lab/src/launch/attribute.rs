@@ -1,18 +1,18 @@
-//! Attribution: derives the sample of a launch from its trace.
+//! Derives the sample of a launch from its trace.
 //!
-//! Two figures measure waiting, each with the same definition for every engine:
+//! Two figures measure waiting, both defined alike for every engine:
 //!
 //! * **Scheduling latency**, the figure of the kernel patch: how long the threads that decompressed
 //!   waited for a CPU. In the kernel these threads are the kworkers while they run
-//!   `z_erofs_decompressqueue_work`, and the `erofs_worker/N` kthreads if the kernel has them, as
-//!   far as they work for the measured mount (`origin.rs`). For a daemon they are all threads of
-//!   its processes, including those that started during the launch, except where they read ahead of
-//!   the program (`requests.rs`). An engine that decompresses in the program's own thread has no
+//!   `z_erofs_decompressqueue_work`, and the `erofs_worker/N` kthreads if the kernel has them; only
+//!   their work for the measured mount counts (`origin.rs`). For a daemon they are all threads of
+//!   its processes, including threads that started during the launch, but not while they read ahead
+//!   of the program (`requests.rs`). An engine that decompresses in the program's own thread has no
 //!   such waits.
-//! * **Whole path**: how long the program's first thread was off the CPU, blocked or preempted.
-//!   Blocked means from a page fault or a read until the data is there, whatever did the work:
-//!   kworkers of a loop device, softirqs, a daemon, a disk. This is the delay that the user sees,
-//!   whichever thread decompresses.
+//! * **Whole path**: how long the program's first thread was off the CPU, blocked or preempted. It
+//!   is blocked from a page fault or a read until it runs again with the data, no matter who did
+//!   the work: kworkers of a loop device, softirqs, a daemon, a disk. This is the delay that the
+//!   user sees, whichever thread decompresses.
 //!
 //! A command without a mount (`lab run`) decompresses nothing: its scheduling latency consists of
 //! the waits of all its own threads.
@@ -34,9 +34,10 @@ use super::program::{self, Items, Times};
 use super::requests::Requests;
 use super::sample::{Sample, ThreadWaits};
 
-/// The name of the kernel's per-CPU threads, before the CPU number.
+/// The beginning of the names of the kernel's per-CPU threads; the CPU number follows.
 const KTHREAD: &[u8] = b"erofs_worker/";
-/// Limit on the lab's own wait for a CPU, by which its time stamp of the end may be late.
+/// Maximum time by which the lab may see the end of the program late, because the lab itself waits
+/// for a CPU. An end that the trace shows even earlier is ignored.
 const LATE_NS: u64 = 100_000_000;
 
 /// One launch with its trace.
@@ -46,10 +47,10 @@ pub(super) struct Launch {
     owners: HashMap<i32, Owner>,
     origins: Origins,
     requests: Requests,
-    /// Indices of each thread's work items, ordered by time.
+    /// Indices of the work items that each thread executed, ordered by time.
     works: HashMap<i32, Vec<usize>>,
     waiting: Waiting,
-    /// The times of the program's threads.
+    /// What all threads of the program did within the launch, added up.
     times: Times,
     elsewhere: Elsewhere,
     /// The CPUs on which the program may run.
@@ -103,7 +104,7 @@ impl Launch {
     }
 
     /// Why the launch does not count, if the kernel may also have decompressed for other mounts and
-    /// the trace does not show which work was whose.
+    /// the trace does not show which work was for which mount.
     pub(super) fn mixed_up(&self) -> Option<String> {
         let items = self
             .report
@@ -199,7 +200,7 @@ impl Launch {
     /// are based on.
     pub(super) fn cpu_time(&self) -> CpuTime {
         let counted: BTreeSet<i32> = self.counted().map(|wait| wait.pid).collect();
-        // A worker that lacks every switch-in event has no wait at all.
+        // A worker whose switch-in events are all missing has no wait in the report.
         let decompressed: BTreeSet<i32> = self.decompressions().map(|work| work.pid).collect();
         let judged = |pid: i32| {
             pid == self.program
@@ -228,7 +229,7 @@ impl Launch {
     }
 
     /// Whether a run is unrelated to the launch. A command may need any kernel thread (for reclaim,
-    /// file systems or mounts), so for commands only the runs of other programs are unrelated.
+    /// file systems or mounts), so for commands only runs of other programs are unrelated.
     fn is_foreign(&self, ran: Ran) -> bool {
         match self.waiting {
             Waiting::Program => ran.owner == Owner::Other,
@@ -236,7 +237,7 @@ impl Launch {
         }
     }
 
-    /// How long a run decompressed for EROFS mounts that are not measured.
+    /// The part of a run that was spent decompressing for EROFS mounts that are not measured.
     fn other_mounts_ns(&self, run: &Run) -> u64 {
         let works = self.works.get(&run.pid).into_iter().flatten();
         let works = works.map(|&index| &self.report.works[index]);
@@ -284,8 +285,7 @@ impl Launch {
             Waiting::Kernel => {
                 let function = wait.function.map_or("", |name| self.report.names.get(name));
                 let kthread = self.owners.get(&wait.pid) == Some(&Owner::Kernel);
-                // Workers of daemons have the same names; only those of the kernel's mount count
-                // here.
+                // A daemon's workers have the same names, but only the kernel's own count here.
                 let decompresses = function.starts_with(DECOMPRESS)
                     || kthread && wait.comm.as_bytes().starts_with(KTHREAD);
                 decompresses && self.origins.of_item(self.work_of(wait)) != Origin::Other
@@ -299,7 +299,8 @@ impl Launch {
         self.owners.get(&wait.pid) == Some(&Owner::Engine)
     }
 
-    /// Waits of the daemon's threads that the program did not wait for, if the trace shows them.
+    /// How long threads of the daemon waited without the program waiting for them, if the trace
+    /// shows this.
     fn ahead_us(&self) -> Option<f64> {
         let waits = self.report.waits.iter().chain(&self.report.unfinished);
         let ahead = waits.filter(|wait| {
@@ -324,12 +325,12 @@ impl Launch {
         inside.or(work(next))
     }
 
-    /// Whether a kernel work item decompresses, for any mount.
+    /// Whether a kernel work item decompresses, for whichever mount.
     fn decompresses(&self, work: &WorkRun) -> bool {
         self.report.names.get(work.function).starts_with(DECOMPRESS)
     }
 
-    /// Whether a work item decompressed during the launch, for any mount.
+    /// Whether a work item decompressed during the launch, for whichever mount.
     fn decompressed(&self, work: &WorkRun) -> bool {
         self.waiting == Waiting::Kernel
             && self.window().contains(&work.start_ns)
@@ -346,7 +347,7 @@ impl Launch {
         works.filter(|work| self.origins.of_item(Some(work)) != Origin::Other)
     }
 
-    /// The number of work items for other mounts.
+    /// The number of work items that decompressed for other mounts.
     fn other_works(&self) -> u64 {
         let works = self
             .report
@@ -369,8 +370,8 @@ impl Launch {
     }
 }
 
-/// When the program really ended: at the last switch of its last thread, including processes that
-/// it left behind. The lab itself notices the end only once it gets a CPU.
+/// When the program really ended: when the last thread of the program, or of a process that it left
+/// behind, left its CPU for good. The lab itself notices the end only once it gets a CPU.
 fn exit_time(
     trace: &Trace,
     program: i32,

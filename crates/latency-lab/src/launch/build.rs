@@ -34,7 +34,7 @@ pub(super) fn build(
         )
     });
     let mut kept = gathered.kept;
-    // After the engines come the same engines without the recorder.
+    // The samples of the engines are followed by those of the same engines without the recorder.
     let twins = kept.split_off(launcher.sides.len());
     let mut engines: Vec<EngineReport> = Vec::new();
     for (number, kept) in kept.into_iter().enumerate() {
@@ -89,7 +89,7 @@ pub(super) fn build(
     report
 }
 
-/// A notice that says how many launches count only for their time.
+/// A notice that says how many launches count only for their launch time.
 fn times_alone(engine: &EngineReport) -> Option<String> {
     let alone = engine.times_alone.as_ref()?;
     let others = match alone.too_many {
@@ -110,7 +110,7 @@ fn queue_source(side: &Side) -> &'static str {
     match side.engine.as_ref().map(Engine::is_kernel) {
         None => {
             "from queueing a work item to its start, for items queued by the command's threads, \
-             and by kernel workers executing those"
+             and by kernel workers that executed such items"
         }
         Some(true) => {
             "from queueing a work item to its start, both in the trace (workqueue_* and, for \
@@ -123,7 +123,7 @@ fn queue_source(side: &Side) -> &'static str {
     }
 }
 
-/// Each notice of the recorder, once.
+/// The notices of the recorder, without repetitions.
 fn trace_notices(launcher: &Launcher<'_>) -> Vec<String> {
     let notices = launcher.trace_notices.iter();
     let texts: BTreeSet<&String> = notices.map(|notice| &notice.text).collect();
@@ -152,8 +152,8 @@ fn starved(engines: &[EngineReport]) -> Vec<String> {
     };
     let line = |engine: &EngineReport| {
         format!(
-            "{} leaves the load {:.0} % of the CPU time, {name} leaves it {:.0} %: part of its \
-             gain is the load's loss",
+            "{} leaves the load {:.0} % of the CPU time, {name} leaves it {:.0} %: part of \
+             what the former gains is the load's loss",
             engine.label(),
             engine.load_share.unwrap_or_default() * 100.0,
             most * 100.0
@@ -240,7 +240,8 @@ mod tests {
         }
     }
 
-    /// A report with engines of these names and launches.
+    /// A report with engines of these names, each with two launches; `true` means that switches are
+    /// missing.
     fn report(engines: &[(&str, [bool; 2])]) -> LaunchReport {
         let engine = |(name, missing): &(&str, [bool; 2])| {
             EngineReport::of((*name).into(), missing.map(kept).into())
@@ -353,7 +354,7 @@ mod tests {
             report.compute();
             [report.engines[0].load_share, report.engines[0].idle_share]
         };
-        assert_eq!(shares(&mut report, "fio"), [None; 2], "of an early version");
+        assert_eq!(shares(&mut report, "fio"), [None; 2], "from an early version");
         report.engines[0].samples[0].load_us = 3000.0;
         report.engines[0].samples[1].idle_us = 600.0;
         assert_eq!(shares(&mut report, "fio"), [Some(0.5), Some(0.1)]);

@@ -1,5 +1,5 @@
-//! How the CPUs spent the time of one launch, and when its program was off the CPU. Only time
-//! within the launch counts.
+//! How the CPUs spent the time of one launch, and when its program was off the CPU. Time outside
+//! the launch does not count.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -14,11 +14,11 @@ use super::owner::Owner;
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(super) struct Foreign {
     pub(super) total_us: f64,
-    /// The largest part: the name of a program, or [`OTHER_MOUNT`].
+    /// What used the largest part: the name of a program, or [`OTHER_MOUNT`].
     pub(super) most: String,
 }
 
-/// Stands for kernel workers that decompress for mounts that are not measured.
+/// The name under which work of the kernel for mounts that are not measured is reported.
 pub(super) const OTHER_MOUNT: &str = "the kernel for another EROFS mount";
 
 #[derive(Debug, Default, Clone, PartialEq)]
@@ -30,7 +30,7 @@ pub(super) struct CpuTime {
     pub(super) program_blocked_us: f64,
     /// Time that the program's first thread was runnable but did not run.
     pub(super) program_preempted_us: f64,
-    /// Number of switches out of the selected threads.
+    /// Number of switches away from the selected threads.
     pub(super) left: u64,
     /// Number of these switches that ended a run whose beginning is not in the trace.
     pub(super) not_entered: u64,
@@ -44,8 +44,8 @@ pub(super) struct Ran {
     pub(super) cpu: u32,
 }
 
-/// Decides for which threads missing switches are counted, which runs are foreign, and for how many
-/// nanoseconds a run decompressed for mounts that are not measured.
+/// Functions that decide for which threads missing switches are counted, which runs are foreign,
+/// and for how many nanoseconds a run decompressed for mounts that are not measured.
 pub(super) struct Judges<'a> {
     pub(super) switches: &'a dyn Fn(i32) -> bool,
     pub(super) foreign: &'a dyn Fn(Ran) -> bool,
@@ -104,7 +104,7 @@ impl CpuTime {
         }
         let most = foreign.iter().max_by(|a, b| a.1.total_cmp(b.1));
         time.foreign = Foreign {
-            // An empty sum is -0.
+            // Adding 0 turns -0, the sum of no numbers, into 0.
             total_us: foreign.values().sum::<f64>() + 0.0,
             most: most.map_or(String::new(), |(name, _)| name.clone()),
         };
@@ -112,7 +112,7 @@ impl CpuTime {
         time
     }
 
-    /// Adds the times that the program's first thread was off the CPU.
+    /// Adds the times for which the program's first thread was off the CPU.
     fn add_program(&mut self, timeline: &Timeline, window: &Range<u64>, program: i32) {
         let runs: Vec<_> = timeline.runs_of(program).map(|(_, run)| run).collect();
         for pair in runs.windows(2) {

@@ -1,4 +1,4 @@
-//! Time that the program's threads lost where no run queue shows it: in interrupts and softirqs
+//! Time that the program's threads lost but that no run queue shows: in interrupts and softirqs
 //! within their slices, and in uninterruptible sleeps by kernel function, if the kernel traces
 //! these (`sched_blocked_reason` of Android's kernels).
 
@@ -20,7 +20,7 @@ use super::owner::Owner;
 pub struct Loss {
     /// "virtio0-input.0 (irq 24)", "softirq NET_RX", or the function.
     pub name: String,
-    /// How often it happened.
+    /// How often time was lost.
     pub count: u64,
     /// Total time.
     pub total_us: f64,
@@ -72,7 +72,7 @@ impl Elsewhere {
     }
 
     pub(super) fn interrupted_us(&self) -> f64 {
-        // An empty sum is -0.
+        // Adding 0 turns -0, the sum of no numbers, into 0.
         self.interrupts.iter().map(|it| it.total_us).sum::<f64>() + 0.0
     }
 }

@@ -1,5 +1,5 @@
-//! One launch: preparation, fresh mount, recorder on, the program from start to end, recorder off,
-//! unmount. A command of `lab run` needs no mount.
+//! Makes one launch: prepares it, mounts anew, starts the recorder, runs the program to its end,
+//! stops the recorder, unmounts. A command of `lab run` needs no mount.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -28,17 +28,17 @@ use crate::process::{Child, End, Orphans, allowed_cpus, kernel_threads, process_
 use crate::schedule::{Executor, Outcome, Thrown};
 use crate::{Interrupt, LabError, Result};
 
-/// Unrelated programs that use less CPU time than this spoil no launch: examples are a timer and a
-/// periodic check of a daemon.
+/// Unrelated programs that use less CPU time than this do not spoil a launch: for example a timer,
+/// or a daemon's periodic check.
 const FOREIGN_FLOOR_US: f64 = 500.0;
 
 /// The recorder's ring buffer per CPU: enough for a launch of several seconds under load.
 const BUFFER_KIB: usize = 48 << 10;
 
-/// Launches programs. Load and recorder run during its lifetime.
+/// Launches programs. The load and the recorder run as long as it exists.
 pub(super) struct Launcher<'a> {
     options: &'a LaunchOptions,
-    /// None if nothing is mounted.
+    /// What the engines need to mount; none if nothing is mounted.
     site: Option<&'a Site>,
     pub(super) sides: Vec<Side>,
     points: &'a Path,
@@ -48,7 +48,7 @@ pub(super) struct Launcher<'a> {
     /// Problems of the recorder, by engine.
     pub(super) trace_notices: BTreeSet<TraceNotice>,
     began: Instant,
-    /// The quota that limits the lab and its launches.
+    /// The CPU quota that limits the lab and its launches.
     quota: Option<Quota>,
     pub(super) traces: Option<Traces>,
 }
@@ -58,7 +58,7 @@ pub(super) struct Launcher<'a> {
 pub(super) struct TraceNotice {
     pub(super) side: usize,
     pub(super) text: String,
-    /// Whether it invalidates the figures of this side.
+    /// Whether the notice invalidates the figures of this side.
     pub(super) spoils: bool,
 }
 
@@ -74,13 +74,13 @@ impl Ready {
         self.mounted.as_ref().map(Mounted::point)
     }
 
-    /// Returns an error if the daemon is dead: the program then fails, but the daemon is to blame.
+    /// Returns an error if the daemon is dead: if the program failed, the daemon is to blame.
     fn check(&mut self) -> Result<()> {
         self.mounted.as_mut().map_or(Ok(()), Mounted::check)
     }
 }
 
-/// A program that ran to its end, and the time it took.
+/// A program that ran to its end or was interrupted, with its time.
 struct Run {
     pid: u32,
     start_ns: u64,
@@ -107,11 +107,11 @@ impl<'a> Launcher<'a> {
         load: Option<Load>,
         interrupt: &'a Interrupt,
     ) -> Result<Self> {
-        // No part of the recorder runs during a launch: the buffers are read afterwards.
+        // No process of the recorder runs during a launch: the buffers are read afterwards.
         let record = RecordOptions {
             buffer_kib_per_cpu: BUFFER_KIB,
             drain: Drain::AtStop,
-            // Block events show which mount the kernel decompresses for.
+            // Block events show for which mount the kernel decompresses.
             blocks: sides.iter().any(is_kernel),
             // Request events separate the program's requests from those of a daemon.
             requests: sides.iter().any(is_daemon),
@@ -138,7 +138,8 @@ impl<'a> Launcher<'a> {
         })
     }
 
-    /// A fresh mount of a warm image whose daemon has come to rest, and the existing threads.
+    /// Prepares a launch: reads the image into the page cache, mounts it, notes the existing
+    /// threads, and waits until the daemon has come to rest.
     fn ready(&self, side: usize) -> Result<Ready> {
         self.prepare(side)?;
         let (Some(site), Some(engine)) = (self.site, &self.sides[side].engine) else {
@@ -186,8 +187,8 @@ impl<'a> Launcher<'a> {
         }
         if let Some(mounted) = mounted {
             threads.engine.extend(mounted.threads());
-            // This finds mounts that appeared during the launch; those that are gone by now were
-            // seen before it.
+            // The second look finds mounts that were made during the launch. Mounts that were
+            // removed during the launch were found by the first look.
             threads.mounts.look();
             mounted.unmount()?;
         }
@@ -233,9 +234,9 @@ impl<'a> Launcher<'a> {
         Ok(Outcome::Good(sample))
     }
 
-    /// Launches with the recorder off: only the launch time is known.
+    /// Launches the program with the recorder off, so only the launch time is known.
     fn launch_unrecorded(&mut self, side: usize) -> Result<Outcome<Sample>> {
-        // Prepared as for a recorded launch.
+        // The preparation is the same as for a recorded launch.
         let mut ready = self.ready(side)?;
         let run = self.run_program(side, ready.point());
         ready.check()?;
@@ -261,8 +262,8 @@ impl<'a> Launcher<'a> {
         child.judge(end, self.engine_name(side), program)
     }
 
-    /// The owners of threads before the launch. A thread that starts later belongs to the owner of
-    /// its parent.
+    /// The owners of the threads that exist before the launch. A thread that starts later has the
+    /// owner of its parent.
     fn threads(&self, waiting: Waiting) -> Threads {
         let load = self.load.as_ref().map(Load::processes).unwrap_or_default();
         Threads {
@@ -275,8 +276,8 @@ impl<'a> Launcher<'a> {
         }
     }
 
-    /// Counts the load's CPU time of a launch from the trace, which is more exact than clock ticks
-    /// and separates the launch's own time.
+    /// Counts the load's CPU time during a launch. It is taken from the trace, which is more exact
+    /// than clock ticks and shows the launch's own time separately.
     fn count_load(&mut self, spent: Option<Spent>, time: Option<&CpuTime>) {
         let Some((load, mut spent)) = self.load.as_mut().zip(spent) else {
             return;
@@ -287,7 +288,8 @@ impl<'a> Launcher<'a> {
             spent.total = time.by_owner_us.values().sum::<f64>() / 1e6;
             spent.load = seconds(Owner::Load);
             spent.busy = spent.total - idle;
-            // The load need not use CPU time that other programs may use during a valid launch.
+            // The load is not expected to use the CPU time that other programs may use in a valid
+            // launch.
             let tolerated = self.options.foreign_limit * spent.total;
             let excess = (seconds(Owner::Other) - tolerated).max(0.0);
             spent.own = spent.busy - spent.load - excess;
@@ -404,7 +406,7 @@ impl Executor for Launcher<'_> {
             Some(twin) => self.launch_unrecorded(twin),
         };
         match launched {
-            // After a request to stop, a failure is not the engine's fault.
+            // After a request to stop, the engine is not to blame for a failure.
             Err(_) if self.interrupt.asked() => Ok(Outcome::Interrupted),
             other => other,
         }
@@ -445,7 +447,7 @@ struct Urgency(Option<i32>);
 impl Urgency {
     fn begin() -> Urgency {
         let before = getpriority_process(None).ok();
-        // Without privileges this is refused; then the time stamps are slightly late.
+        // Without privileges this is refused, and the time stamps are slightly late.
         Urgency(before.filter(|_| setpriority_process(None, -20).is_ok()))
     }
 }
@@ -471,14 +473,14 @@ fn disturbed(cpu_us: f64, foreign: &Foreign, limit: f64) -> Option<String> {
     })
 }
 
-/// Whether a notice invalidates figures. Unnamed work functions cannot be told from that of EROFS,
-/// which matters only if the kernel decompresses.
+/// Whether a notice invalidates figures. If work functions have no names, that of EROFS cannot be
+/// recognised, which matters only if the kernel decompresses.
 fn spoils(notice: &Notice, in_kernel: bool) -> bool {
     notice.spoils_figures() || in_kernel && notice.spoils_names()
 }
 
-/// Some kernels omit switches. For the threads that the figures are based on, only a few switches
-/// may be missing.
+/// Why only the launch time can be used, if the trace lacks more than a few switches of the threads
+/// that the figures are based on. Some kernels omit switches.
 fn missing_switches(time: &CpuTime) -> Option<String> {
     let (missing, all) = (time.not_entered, time.left);
     (missing * 100 > all).then(|| {

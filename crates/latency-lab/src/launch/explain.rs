@@ -1,4 +1,4 @@
-//! Explanation of the figures, and the notices of one run.
+//! Explains the figures, and makes the notices of a run.
 
 use super::measures::Experiment;
 use super::report::{EngineReport, LaunchReport};
@@ -40,15 +40,17 @@ queue               delay from queueing a work item to its start. It contains wa
 worker, so
                     it is never added to the scheduling latency. n/a for FUSE mounts: their requests
                     queue in the kernel; the whole path has that time.
-n/a                 unknown, because the kernel left out switches of more than a quarter of the
-                    launches, or because this engine has no such figure; 0 means that nothing waited
+n/a                 unknown, because the kernel did not record all switches in more than a quarter
+                    of the launches, or because this engine has no such figure; 0 means that nothing
+                    waited
 interrupts          the part of the CPU time that interrupts and softirqs took (timer and
                     inter-processor interrupts of x86 are not traced)
 quota               how long the CPU quota of the lab's cgroup, or of one above it, throttled \
 threads, on
-                    all CPUs together; waits of these threads contain it
+                    all CPUs together; the waits of these threads include that time
 launch time         from starting the program to the end of its last process
-load, idle          share of CPU time of the load, and of idle CPUs, during that engine's launches
+load, idle          CPU time of the load, and idle time, during that engine's launches, as shares of
+                    the time of all CPUs
 shift               from the first engine to this one within the rounds of the run \
 (Hodges-Lehmann); in
                     parentheses if nothing is claimed. A difference is claimed if its interval
@@ -66,7 +68,7 @@ interrupts          the part of the CPU time that interrupts and softirqs took (
                     inter-processor interrupts of x86 are not traced)
 quota               how long the CPU quota of the lab's cgroup, or of one above it, throttled \
 threads, on
-                    all CPUs together; waits of these threads contain it
+                    all CPUs together; the waits of these threads include that time
 waits for a CPU     how long its threads were runnable but not running, added up over all of them
   wake-up           the part from being woken to running
   preempted         the part from being preempted to running again
@@ -75,9 +77,10 @@ queue delay         from queueing a work item to its start, added up over the it
                     had the kernel's workers execute
 preemptions         how often one of its threads was preempted
 migrations          how often one of them was moved to the run queue of another CPU
-n/a                 unknown, because the kernel left out switches of more than a quarter of the
-                    launches
-load, idle          share of CPU time of the load, and of idle CPUs, during that command's launches
+n/a                 unknown, because the kernel did not record all switches in more than a quarter
+                    of the launches
+load, idle          CPU time of the load, and idle time, during that command's launches, as shares
+                    of the time of all CPUs
 shift               from the first command to this one within the rounds of the run \
 (Hodges-Lehmann); in
                     parentheses if nothing is claimed. A difference is claimed if its interval
@@ -86,7 +89,8 @@ shift               from the first command to this one within the rounds of the 
                     inconclusive.
 ";
 
-/// If stolen time exceeds this fraction, figures of different runs are hard to compare.
+/// If a hypervisor took more than this fraction of the CPU time, figures of different runs are hard
+/// to compare.
 const STOLEN: f64 = 0.05;
 
 pub(super) fn notices(report: &LaunchReport) -> Vec<String> {

@@ -1,4 +1,5 @@
-//! The figures that are measured for each launch and compared with the first engine or command.
+//! The figures that are measured for each launch and compared with those of the first engine or
+//! command.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,10 +9,10 @@ use super::sample::Sample;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Experiment {
-    /// One program from the mounts of several engines.
+    /// One program, launched from the mounts of several engines.
     #[default]
     Launch,
-    /// Several commands, without any mount.
+    /// Several commands, launched without any mount.
     Run,
 }
 
@@ -19,11 +20,11 @@ pub enum Experiment {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Measure {
     pub(super) name: &'static str,
-    /// The subject of the figure, if the name alone does not say it.
+    /// What the figure measures, if the name alone does not say it.
     pub(super) of: &'static str,
     pub(super) unit: &'static str,
     pub(super) value: fn(&Sample) -> f64,
-    /// The figure's field in [`Against`](super::Against), if it is compared.
+    /// The name of the figure in [`Against`](super::Against); empty if the figure is not compared.
     pub(super) field: &'static str,
 }
 
@@ -42,7 +43,7 @@ const fn measure(
     }
 }
 
-/// The field of the launch time, which every launch has.
+/// The field of the launch time, which is known for every launch.
 pub(super) const TIME: &str = "launch";
 
 const LAUNCH: [Measure; 3] = [
@@ -61,7 +62,7 @@ const LAUNCH: [Measure; 3] = [
     ),
 ];
 
-/// Figures without comparisons: the times of an image at a URL.
+/// Figures of an image at a URL, which are not compared.
 const FETCHED: [Measure; 4] = [
     measure(
         ("", "ready"),
@@ -125,8 +126,8 @@ const RUN: [Measure; 7] = [
 ];
 
 impl Experiment {
-    /// The figures of a report, the time first, since a user waits for it. For commands, figures
-    /// that are 0 in every launch are left out.
+    /// The figures of a report, starting with the launch time, since that is how long a user waits.
+    /// For commands, figures that are 0 in every launch are left out.
     pub(super) fn measures(self, samples: &[&Sample]) -> Vec<&'static Measure> {
         let occurs = |it: &Measure| samples.iter().any(|sample| (it.value)(sample) != 0.0);
         let is_there = |it: &&Measure| it.field == TIME || occurs(it);

@@ -2,15 +2,15 @@
 //! `lab run` launches several commands in the same rounds, without image and mount.
 //!
 //! **Cold** means that every launch has a new mount: new inodes, no dentries, no decompressed pages
-//! and no workers with state of the previous launch. The **image** stays warm in the page cache on
-//! purpose: it is read before each mount, so no launch waits for the disk, and engines differ only
-//! in the decompression and the path to it. The loop device of `kernel-loop` is attached anew for
-//! each launch. Files outside the image (a dynamic loader, the lab itself) are equally warm for all
-//! engines.
+//! and no workers that keep state from the previous launch. The **image** stays warm in the page
+//! cache on purpose: it is read before each mount, so no launch waits for the disk, and engines
+//! differ only in how they decompress and how a read reaches the decompressor. The loop device of
+//! `kernel-loop` is attached anew for each launch. Files outside the image (a dynamic loader, the
+//! lab itself) are equally warm for all engines.
 //!
-//! [`run`] takes these steps: options, trying the engines, environment, load, recorder, launches.
-//! Each step is undone by dropping, in reverse order, whether the run succeeds, fails or ends by
-//! Ctrl-C.
+//! [`run`] takes these steps: it checks the options, tries the engines, captures the environment,
+//! starts the load and the recorder, and launches. Each step is undone when its value is dropped,
+//! in reverse order, whether the run succeeds, fails or is ended by Ctrl-C.
 
 mod answer;
 mod attribute;
@@ -97,7 +97,7 @@ pub fn run(options: &LaunchOptions, progress: &mut dyn Progress) -> Result<Launc
     let compared = (site.as_ref(), sides);
     let mut launcher = Launcher::new(options, compared, points.path(), load, &interrupt)?;
     let plan = Plan {
-        // With `overhead`, every engine is listed twice.
+        // With `overhead`, every engine is listed twice: with and without the recorder.
         engines: launcher.sides.len() * if options.overhead { 2 } else { 1 },
         iterations: options.iterations,
         warm_ups: options.warm_ups,
@@ -114,8 +114,8 @@ pub fn run(options: &LaunchOptions, progress: &mut dyn Progress) -> Result<Launc
     ))
 }
 
-/// The engines that can mount the image and find the program in it, with the command launched from
-/// each; and the engines of the default list that are left out.
+/// The engines that can mount the image and whose mount contains the program, each with the command
+/// to launch; and the engines of the default list that are left out.
 fn engines(
     options: &LaunchOptions,
     site: &Site,

@@ -18,33 +18,34 @@ use crate::load::LoadChoice;
 use crate::process::{FOREIGN_LIMIT, foreign_pids, in_path};
 use crate::{LabError, Result};
 
-/// One launch experiment: a program from the mounts of engines, or commands without any mount.
+/// One launch experiment, which launches a program from the mounts of engines, or commands without
+/// any mount.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LaunchOptions {
-    /// The commands to compare, each with the first one. If there are any, no image and no engine
-    /// is used.
+    /// The commands to compare, each with the first one. If there are any, image and engines are
+    /// not used.
     pub commands: Vec<Side>,
-    /// Whether a command that fails counts as well.
+    /// Whether the launch of a command that fails counts as well.
     pub ignore_failure: bool,
     /// The image to launch from.
     pub image: PathBuf,
     /// The `erofast` binary for the engines `erofast:...`.
     pub erofast: PathBuf,
-    /// The engines to compare, each with the first one; if none are named, the available ones of
-    /// [`Engine::default_list`].
+    /// The engines to compare, each with the first one; if empty, those of [`Engine::default_list`]
+    /// that are available.
     pub engines: Vec<Engine>,
     /// The program and its arguments; `{}` stands for the mount point.
     pub command: Vec<OsString>,
-    /// Make the mount the program's root directory.
+    /// Whether to make the mount the program's root directory.
     pub root: bool,
     /// The program's working directory; `{}` stands for the mount point. By default the root
     /// directory or, for commands, the lab's working directory.
     pub directory: Option<PathBuf>,
     /// A shell command line that is run before the mount of each launch.
     pub prepare: Option<OsString>,
-    /// Launches per engine that count.
+    /// Number of launches per engine that count.
     pub iterations: usize,
-    /// Warm-up launches per engine, which do not count.
+    /// Number of warm-up launches per engine, which do not count.
     pub warm_ups: usize,
     /// The load that keeps the machine busy.
     pub load: LoadChoice,
@@ -52,22 +53,22 @@ pub struct LaunchOptions {
     pub timeout: Duration,
     /// No new round begins after this time.
     pub time: Option<Duration>,
-    /// A directory on a disk for the load's file; by default /var/tmp.
+    /// A directory on a disk, in which the load's file is created; by default /var/tmp.
     pub scratch: Option<PathBuf>,
     /// A disk that the load's random reader reads instead of a file.
     pub load_disk: Option<PathBuf>,
-    /// The command line that repeats the run, if it is not that of this process.
+    /// The command line that repeats the run, if it differs from that of this process.
     pub repeat_with: Option<String>,
     /// Notices for the report, in addition to those of the run itself.
     pub notices: Vec<String>,
-    /// A directory for the traces of each engine's median launch and its worst one.
+    /// A directory in which to keep the traces of each engine's median launch and worst launch.
     pub keep_traces: Option<PathBuf>,
-    /// Keep the load's file for the next run.
+    /// Whether to keep the load's file for the next run.
     pub keep_scratch: bool,
-    /// Also launch each engine without the recorder, equally often, to measure the cost of
-    /// recording.
+    /// Whether to launch from each engine equally often without the recorder, to measure the cost
+    /// of recording.
     pub overhead: bool,
-    /// Only launch times matter: switches missing from the trace spoil nothing.
+    /// Only launch times matter, so switches missing from the trace spoil no launch.
     pub times_only: bool,
     /// Seed of the order of launches.
     pub seed: u64,
@@ -166,13 +167,14 @@ impl LaunchOptions {
         }
     }
 
-    /// Whether a launch counts if only its time is known. Without load it does, because the kernel
-    /// may omit switches while the machine is idle.
+    /// Whether a launch counts if only its launch time is known. Without load it counts, because
+    /// some kernels omit switches while the machine is idle.
     pub(super) fn counts_times(&self) -> bool {
         self.times_only || self.load == LoadChoice::None
     }
 
-    /// Checks that the mounted image has the program, if the command names it by its path there.
+    /// Checks that the mounted image contains the program, if the command names the program by its
+    /// path in the mount.
     pub(super) fn check_program(&self, point: &Path) -> Result<()> {
         let program = self.command[0].as_bytes();
         let inside = match program.strip_prefix(b"{}/") {
@@ -197,7 +199,7 @@ impl LaunchOptions {
         }
     }
 
-    /// Whether the command can read from the mount at all.
+    /// Whether the command mentions the mount at all.
     fn reads_mount(&self) -> bool {
         self.root || self.directory.iter().any(names_mount) || self.command.iter().any(names_mount)
     }
@@ -226,7 +228,7 @@ impl LaunchOptions {
         Ok(site)
     }
 
-    /// Pairs each of these engines with the command.
+    /// Makes a side of each of these engines, with the command.
     pub(super) fn sides(&self, engines: Vec<Engine>) -> Vec<Side> {
         let side = |engine: Engine| Side {
             name: engine.to_string(),
@@ -257,8 +259,8 @@ fn is_installed(side: &Side) -> Result<()> {
     }
 }
 
-/// Whether a word is the name of a program that is not installed. A path does not count: a
-/// preparation may create it.
+/// Whether a word is the name of a program that is not installed. Paths are not checked, since a
+/// preparation may create the program.
 fn is_no_program(word: &str) -> bool {
     let is_name = |c: char| c.is_ascii_alphanumeric() || "-_.+".contains(c);
     word.chars().all(is_name) && in_path(word).is_none()
@@ -289,7 +291,8 @@ pub(crate) fn command_at(command: &[OsString], root: bool, point: &Path) -> Vec<
     if !root {
         return command.collect();
     }
-    // chroot(8) execs the program: the same process, with one more exec.
+    // chroot(8) executes the program in its own process, so the launch has one more exec but no
+    // other process.
     let chroot = [OsString::from("chroot"), point.as_os_str().to_owned()];
     chroot.into_iter().chain(command).collect()
 }

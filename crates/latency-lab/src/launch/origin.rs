@@ -2,13 +2,13 @@
 //! threads.
 //!
 //! For a mount on a block device, the function that completes the last read from the device queues
-//! the work item: right after `block_rq_complete` (or `block_bio_complete`) for that device, on the
+//! the work item right after `block_rq_complete` (or `block_bio_complete`) for that device, on the
 //! same CPU, whichever thread was interrupted. For a file-backed mount, the reading thread queues
 //! it (fs/erofs/zdata.c and fileio.c, Linux 6.12 to 6.18).
 //!
 //! Even if no other mount exists before and after a launch, another one may come and go in between.
-//! Two facts reveal that: the number of mounts made on the machine, and an item queued for a device
-//! or by a thread that does not belong to the measured mount.
+//! Two facts reveal such a mount: the number of mounts made on the machine, and a work item that is
+//! queued for another device or by a thread unrelated to the measured mount.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -22,14 +22,14 @@ use crate::mounts::{Mount, made, mountinfo};
 /// The work function of fs/erofs for work queues; the function for kthreads has the same prefix.
 pub(super) const DECOMPRESS: &str = "z_erofs_decompressqueue";
 
-/// Maximum time from the completion of a read until the work is queued. It takes a few
-/// microseconds, unless a hypervisor takes the CPU.
+/// Maximum time from the completion of a read to the queueing of the work. Queueing takes a few
+/// microseconds, unless a hypervisor takes the CPU away.
 const SOON_NS: u64 = 1_000_000;
 
-/// Lists the EROFS mounts of all namespaces (fs/erofs/sysfs.c).
+/// A directory that lists the EROFS mounts of all namespaces (fs/erofs/sysfs.c).
 const ALL: &str = "/sys/fs/erofs";
 
-/// The kernel's mount that is measured, and other mounts.
+/// The measured mount, if it is one of the kernel's, and the other EROFS mounts.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Mounts {
     /// The device of the measured mount; none if it is file-backed.
@@ -38,9 +38,9 @@ pub(super) struct Mounts {
     others: BTreeSet<u32>,
     /// Whether any other mount is file-backed.
     files: bool,
-    /// How many mounts the machine had made when we last looked for others.
+    /// How many mounts had been made on the machine when the lab last looked for other mounts.
     made: Option<u64>,
-    /// Whether mounts were made between two looks, which may be gone again.
+    /// Whether mounts were made between two looks; they may be gone again.
     more: bool,
 }
 
@@ -50,7 +50,7 @@ impl Mounts {
         let table = mountinfo();
         let mut mounts = table.lines().filter_map(Mount::parse);
         let device = mounts.find(|mount| mount.point == point && mount.kind == "erofs");
-        // For a file, the kernel uses a device number without a major part.
+        // For a file-backed mount, the kernel uses a device number with the major number 0.
         let device = device
             .map(|mount| mount.device)
             .filter(|device| device >> 20 != 0);
@@ -63,7 +63,7 @@ impl Mounts {
         mounts
     }
 
-    /// A combination of mounts; `device` is not among the others.
+    /// Mounts for a test: `device` is the measured one, and all others of `all` are other mounts.
     #[cfg(test)]
     pub(super) fn of<const N: usize>(device: Option<u32>, all: [u32; N], files: bool) -> Mounts {
         let others = all.into_iter().filter(|one| Some(*one) != device).collect();
@@ -75,7 +75,7 @@ impl Mounts {
         }
     }
 
-    /// Adds the current other mounts, and evidence of those that came and went.
+    /// Looks for other mounts: adds the current ones, and notes whether others have come and gone.
     pub(super) fn look(&mut self) {
         let (mut files, own) = (0, usize::from(self.device.is_none()));
         for name in fs::read_dir(ALL).into_iter().flatten().flatten() {
@@ -98,15 +98,15 @@ impl Mounts {
     }
 }
 
-/// The numbers of a block device: its own and, for a partition, that of the disk, which completes
-/// the partition's requests.
+/// The device numbers of a block device: its own and, for a partition, also that of the disk,
+/// because the disk completes the partition's requests.
 fn devices(link: &Path) -> Vec<u32> {
     let number = |directory: PathBuf| {
         let text = fs::read_to_string(directory.join("dev")).ok()?;
         let (major, minor) = text.trim().split_once(':')?;
         Some(major.parse::<u32>().ok()? << 20 | minor.parse::<u32>().ok()?)
     };
-    // The kernel writes a slash in such a name as an exclamation mark.
+    // In sysfs, the kernel replaces a slash in the name of a block device by an exclamation mark.
     [link.to_owned(), link.join("..")]
         .into_iter()
         .filter_map(number)
@@ -137,7 +137,7 @@ pub(super) enum Queuer {
 pub(super) struct Origins {
     /// Whether the measured mount was alone.
     alone: bool,
-    /// Origin of each item, by time and thread of its queueing.
+    /// Origin of each item, by the time when it was queued and the thread that queued it.
     queued: HashMap<(u64, i32), Origin>,
 }
 
@@ -166,15 +166,15 @@ impl Origins {
 
 /// How a decompressing work item was queued.
 struct Item {
-    /// When the item was queued, and by which thread.
+    /// The time when the item was queued, and the thread that queued it.
     key: (u64, i32),
-    /// The device whose read completed right before, on the same CPU.
+    /// The device for which a read completed right before, on the same CPU.
     done: Option<u32>,
     queuer: Queuer,
 }
 
 fn items(trace: &Trace, queuer: &dyn Fn(i32) -> Queuer) -> Vec<Item> {
-    // The last completion on each CPU, whose handler may queue the next item.
+    // The last completion of a read on each CPU; its handler may queue the next item.
     let mut done: HashMap<u32, (u64, u32)> = HashMap::new();
     let mut items = Vec::new();
     for event in &trace.events {
@@ -203,13 +203,14 @@ fn items(trace: &Trace, queuer: &dyn Fn(i32) -> Queuer) -> Vec<Item> {
 }
 
 impl Mounts {
-    /// The origin that follows from an item's queueing alone, whatever else is mounted.
+    /// The origin of an item, if the way it was queued shows the origin, whatever else is mounted.
     fn shown(&self, item: &Item) -> Option<Origin> {
         match (item.done, self.device, item.queuer) {
             (Some(done), Some(own), _) if done == own => Some(Origin::Measured),
             (Some(_), Some(_), _) => Some(Origin::Other),
             (Some(done), None, _) if self.others.contains(&done) => Some(Origin::Other),
-            // The program queued it, or a completion that interrupted the program.
+            // Either the program queued the item, or the completion of a read that interrupted the
+            // program.
             (Some(_), None, Queuer::Program) => None,
             // For a file-backed mount, completions do not queue the item.
             (Some(_), None, _) => Some(Origin::Other),
@@ -222,7 +223,8 @@ impl Mounts {
         match (self.shown(item), self.device, item.queuer) {
             (Some(shown), ..) => shown,
             _ if alone => Origin::Measured,
-            // No completion: the thread reads from a file.
+            // No read has completed, so the thread itself queued the item while it read from a
+            // file.
             (None, None, Queuer::Stranger) => Origin::Other,
             (None, Some(_), Queuer::Stranger | Queuer::Program) => Origin::Other,
             (None, ..) => Origin::Unknown,
@@ -237,7 +239,7 @@ mod tests {
     use rustix::mount::{OpenTreeFlags, open_tree};
     use sched_trace::Event;
 
-    /// Major number of a loop device.
+    /// Device number of a loop device without its minor number.
     const LOOP: u32 = 7 << 20;
 
     fn mounts(device: Option<u32>) -> Mounts {
@@ -266,8 +268,8 @@ mod tests {
             (Some(LOOP), None, Program, Other),
             (Some(LOOP), None, Kernel, Unknown),
             (None, None, Program, Measured),
-            // The program may have been interrupted by the completion of a disk, or of a mount that
-            // is gone.
+            // The program may have been interrupted by the completion of a read from a disk, or
+            // from the device of a mount that is gone.
             (None, Some(disk), Program, Unknown),
             (None, Some(LOOP | 1), Program, Other),
             (None, None, Stranger, Other),
@@ -321,7 +323,7 @@ mod tests {
             },
             ..queued(time_ns, cpu, 0)
         };
-        // Completions in the idle task, in the program, and in an unknown thread.
+        // Reads complete in the idle task, in the program, and in an unknown thread.
         let in_program = [done(1000, 0), queued(1500, 0, 20)];
         let in_idle = [done(2000, 1), queued(2500, 1, 0)];
         let unknown = queued(9_000_000, 0, 0);

@@ -15,7 +15,7 @@ pub enum Owner {
     Idle,
     /// The launched program and its children.
     Program,
-    /// Threads that decompressed.
+    /// Threads that decompressed, and a daemon's threads.
     Engine,
     /// The load.
     Load,
@@ -39,7 +39,7 @@ pub(super) enum Waiting {
     Program,
 }
 
-/// Threads known before or right after a launch; the trace adds their children.
+/// Threads that were listed before or right after a launch; the trace shows their children.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Threads {
     pub(super) lab: Vec<u32>,

@@ -1,5 +1,6 @@
 //! The timeline of one launch: which threads ran on each CPU, which waited, and behind which. It is
-//! coarse, so that every launch can keep its own until the median one and the worst are known.
+//! coarse, so that every launch can keep its timeline until it is known which launches are the
+//! median and the worst.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -13,12 +14,12 @@ use serde::{Deserialize, Serialize};
 
 use super::owner::Owner;
 
-/// Number of intervals that a launch is divided into; a page has no room for more.
+/// Number of intervals into which a launch is divided; a page has no room for more.
 const PIECES: u64 = 480;
-/// Number of waits that are kept: the longest ones.
+/// Maximum number of waits to keep: the longest ones are kept.
 const WAITS: usize = 120;
 
-/// An interval of a CPU's time, in microseconds from the start of the launch.
+/// An interval on a CPU, in microseconds from the start of the launch.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Stretch {
     /// Beginning.
@@ -29,10 +30,10 @@ pub struct Stretch {
     pub owner: Owner,
 }
 
-/// A wait that the figures include.
+/// A wait that is included in the figures.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Waited {
-    /// Beginning, from the start of the launch.
+    /// Beginning of the wait, from the start of the launch.
     pub from_us: f64,
     /// End.
     pub to_us: f64,
@@ -42,7 +43,7 @@ pub struct Waited {
     pub comm: String,
 }
 
-/// What ran on one CPU.
+/// What ran on one CPU during the launch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Lane {
     /// Number of the CPU.
@@ -68,7 +69,7 @@ impl Picture {
     }
 }
 
-/// Time spent waiting behind threads of one name and priority.
+/// Time that was spent waiting behind threads of one name and priority.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Blocked {
     /// Name of these threads.
@@ -89,9 +90,9 @@ impl fmt::Display for Blocked {
     }
 }
 
-/// The threads behind which the time of `waits` was spent, longest first. An idle CPU that was
-/// about to run the waiting thread is "idle CPU waking up", unless the quota of the thread's cgroup
-/// kept it from running; time that the trace does not explain is "unknown".
+/// The threads behind which the time of `waits` was spent, in order of that time, longest first. An
+/// idle CPU that was about to run the waiting thread is "idle CPU waking up", unless the quota of
+/// the thread's cgroup kept it from running; time that the trace does not explain is "unknown".
 pub(super) fn behind(timeline: &Timeline, waits: &[&Wait]) -> Vec<Blocked> {
     let blame = blame(timeline, waits.iter().copied());
     let threads = blame.behind.iter().map(|blocker| Blocked {
@@ -128,7 +129,7 @@ pub(super) fn summed(all: impl Iterator<Item = Blocked>) -> Vec<Blocked> {
     all
 }
 
-/// The common name of threads whose names differ only in a number.
+/// A common name for threads whose names differ only in a number.
 pub(super) fn common_name(comm: &str) -> &str {
     if comm.starts_with("kworker/") {
         "kworker"

@@ -1,5 +1,5 @@
-//! The activity of the program's threads: time in uninterruptible sleep, migrations, and the work
-//! items that the kernel's workers executed for them.
+//! What the program's threads did: time in uninterruptible sleep, migrations, and the work items
+//! that the kernel's workers executed for them.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
@@ -15,9 +15,9 @@ use super::owner::Owner;
 /// The times of all threads of the program, added up, within the launch.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Times {
-    /// Time from the start of an uninterruptible sleep to running again.
+    /// Total time of uninterruptible sleeps, each from its start until the thread ran again.
     pub(super) uninterruptible_ns: u64,
-    /// Moves to the run queue of another CPU.
+    /// Number of moves to the run queue of another CPU.
     pub(super) migrations: u64,
 }
 
@@ -41,7 +41,8 @@ impl Times {
     }
 }
 
-/// The uninterruptible sleeps of a thread; the last one is cut off at the end of the launch.
+/// Total uninterruptible sleep of a thread within the launch; a sleep that outlasts the launch
+/// counts only up to its end.
 fn slept(timeline: &Timeline, window: &Range<u64>, pid: i32) -> u64 {
     let mut runs = timeline.runs_of(pid).map(|(_, run)| run).peekable();
     let mut sum = 0;
@@ -55,7 +56,7 @@ fn slept(timeline: &Timeline, window: &Range<u64>, pid: i32) -> u64 {
     sum
 }
 
-/// The work items of one work queue and function that the program queued during a launch.
+/// The work items that the program queued during a launch, for one work queue and function.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct QueueWaits {
     /// The work queue; empty if it is unknown.
@@ -71,7 +72,7 @@ pub struct QueueWaits {
 }
 
 impl QueueWaits {
-    /// Adds the waits of another launch.
+    /// Adds the work items of another launch.
     pub(super) fn add(&mut self, other: &QueueWaits) {
         self.items += other.items;
         self.delay_us += other.delay_us;
@@ -79,7 +80,7 @@ impl QueueWaits {
     }
 }
 
-/// The work items of the program.
+/// The work items that the kernel's workers executed for the program.
 pub(super) struct Items<'a>(Vec<&'a WorkRun>);
 
 /// Collects the items queued by threads of the program, and those that workers queued while
@@ -116,7 +117,7 @@ pub(super) fn items<'a>(
 }
 
 impl Items<'_> {
-    /// The number of items, and their total delay from queueing to start.
+    /// The number of items, and their total delay from queueing to starting.
     pub(super) fn queue(&self) -> (u64, u64) {
         (
             self.0.len() as u64,
@@ -181,10 +182,10 @@ mod tests {
     fn items_that_the_programs_items_queue_are_the_programs() {
         let works = [
             work((10, 20), 15, 40, 30),
-            // Queued by the worker of the first item: within the item, and after it.
+            // The worker of the first item queues two more: one within the item, and one after it.
             work((20, 30), 50, 60, 31),
             work((45, 30), 70, 80, 31),
-            // Queued by the worker of the second item.
+            // The worker of the second item queues this one.
             work((55, 31), 90, 95, 32),
             work((12, 50), 100, 110, 33),
         ];

@@ -18,18 +18,18 @@ use crate::statistics::{
 };
 
 /// The figures of an engine or command compared with the first one: `launch`, `sched_latency`,
-/// `program_off_cpu`, ... None if a figure is unknown for too many launches.
+/// `program_off_cpu`, ... A figure is none if it is unknown for too many launches.
 pub type Against = BTreeMap<String, Option<Comparison>>;
 
 /// Launches with the recorder on, compared with interleaved launches of the same engine with the
-/// recorder off. Both are timed by the lab's own clock.
+/// recorder off. The lab's own clock timed both.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RecordingCost {
     /// Launch time without the recorder.
     pub without_us: Option<Summary>,
     /// Launch time with the recorder.
     pub with_us: Option<Summary>,
-    /// The times with the recorder compared with those without.
+    /// The launch times with the recorder, compared with those without it.
     pub comparison: Comparison,
     /// Launch times without the recorder.
     pub samples_without_us: Vec<f64>,
@@ -38,28 +38,28 @@ pub struct RecordingCost {
 /// Indices of outliers in `samples`. All figures include them.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Outliers {
-    /// By scheduling latency.
+    /// Outliers by scheduling latency.
     pub sched_latency: Vec<usize>,
-    /// By launch time.
+    /// Outliers by launch time.
     pub launch: Vec<usize>,
 }
 
-/// Launches that count only for their time, and are part of no scheduling figure.
+/// Launches that count only for their launch time and are part of no scheduling figure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimesAlone {
     /// Number of these launches.
     pub launches: usize,
-    /// The fault in the recording of the first such launch.
+    /// What was wrong with the recording of the first such launch.
     pub reason: String,
-    /// Whether there are so many such launches that the scheduling figures of the others are not
-    /// used either.
+    /// Whether so many launches are affected that the scheduling figures of the others are not used
+    /// either.
     pub too_many: bool,
 }
 
 /// Figures and samples of one engine, or of one command.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct EngineReport {
-    /// The engine as requested, or the name of a command; an unnamed command is its own name.
+    /// The engine as requested, or the name of a command; without a name, the command itself.
     pub engine: String,
     /// The launched command, if several commands are compared.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -72,8 +72,8 @@ pub struct EngineReport {
     pub number: usize,
     /// Every launch that counts.
     pub samples: Vec<Sample>,
-    /// Summary of the scheduling latencies; none if no launch counts, or if too many launches lack
-    /// switches.
+    /// Summary of the scheduling latencies; none if no launch counts, or if the recordings of too
+    /// many launches lack switches.
     pub sched_latency_us: Option<Summary>,
     /// Summary of the launch times; none if no launch counts.
     pub launch_us: Option<Summary>,
@@ -90,11 +90,11 @@ pub struct EngineReport {
     pub queue_source: String,
     /// Time that the program's first thread was off the CPU, blocked or preempted: the whole path.
     pub program_off_cpu_us: Option<Summary>,
-    /// CPU time of the program's threads; reports of early versions lack this and the following
-    /// fields.
+    /// CPU time of the program's threads. Reports from early versions lack this field and those
+    /// below it that have defaults.
     #[serde(default)]
     pub cpu_us: Option<Summary>,
-    /// Time of interrupts and softirqs within `cpu_us`.
+    /// The time that interrupts and softirqs took within `cpu_us`.
     #[serde(default)]
     pub interrupted_us: Option<Summary>,
     /// How long a CPU quota throttled threads, if there is one.
@@ -103,10 +103,10 @@ pub struct EngineReport {
     /// Time that the program's first thread was asleep.
     #[serde(default)]
     pub program_blocked_us: Option<Summary>,
-    /// Preemptions of the program's threads.
+    /// Number of preemptions of the program's threads.
     #[serde(default)]
     pub preemptions: Option<Summary>,
-    /// Migrations of the program's threads.
+    /// Number of migrations of the program's threads.
     #[serde(default)]
     pub migrations: Option<Summary>,
     /// CPU time of the load within the launches, as a fraction of all CPUs' time; none without
@@ -114,9 +114,9 @@ pub struct EngineReport {
     pub load_share: Option<f64>,
     /// Idle time of all CPUs within the launches, as a fraction of all CPUs' time.
     pub idle_share: Option<f64>,
-    /// The two groups that launch times fall into, if they do.
+    /// The two groups of launch times, if they fall into two groups.
     pub launch_modes: Option<Modes>,
-    /// The two groups that scheduling latencies fall into, if they do.
+    /// The two groups of scheduling latencies, if they fall into two groups.
     pub sched_latency_modes: Option<Modes>,
     /// Comparison with the first engine; none for the first.
     pub against_first: Option<Against>,
@@ -125,20 +125,20 @@ pub struct EngineReport {
     pub recording: Option<RecordingCost>,
     /// Outliers, which are reported but not dropped.
     pub outliers: Outliers,
-    /// The launches that count only for their time.
+    /// The launches that count only for their launch time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub times_alone: Option<TimesAlone>,
-    /// Discarded launches, with reason and duration.
+    /// The discarded launches, each with its reason and duration.
     pub thrown_away: Vec<Thrown>,
 }
 
 /// The report of `lab launch` or `lab run`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct LaunchReport {
-    /// Which experiment this is; reports of early versions are all of `lab launch`.
+    /// Which experiment this is; reports from early versions are always from `lab launch`.
     #[serde(default)]
     pub experiment: Experiment,
-    /// Launches per engine: as many as requested, or as time allowed.
+    /// Number of launches per engine: as many as requested, or as many as time allowed.
     pub iterations: usize,
     /// "fio", "none" or the command line of the load.
     pub load: String,
@@ -155,13 +155,13 @@ pub struct LaunchReport {
     pub prepare: Option<String>,
     /// The program's working directory, unless it is the root directory.
     pub chdir: Option<String>,
-    /// Whether the mount was the program's root directory.
+    /// Whether the program's root directory was the mount.
     pub root: bool,
-    /// Warm-up launches per engine.
+    /// Number of warm-up launches per engine.
     pub warm_ups: usize,
     /// Seed of the order of launches.
     pub seed: u64,
-    /// The command line that repeats the run; reports of early versions lack it.
+    /// The command line that repeats the run; reports from early versions lack it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repeat: Option<String>,
     /// The meaning of "cold" in this run.
@@ -170,11 +170,11 @@ pub struct LaunchReport {
     pub environment: Environment,
     /// Whether the load reached its share of CPU time.
     pub load_seen: Option<LoadReport>,
-    /// Engines of the default list that this machine lacks.
+    /// Engines of the default list that are not available on this machine.
     pub left_out: Vec<String>,
     /// The engines in the order requested, or the commands that were compared.
     pub engines: Vec<EngineReport>,
-    /// Notices, including the limits of the figures.
+    /// Notices, among them the limits of the figures.
     pub notices: Vec<String>,
     /// The machine that `lab kernel` created; absent from reports of other experiments.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -192,7 +192,7 @@ pub struct Machine {
     pub arch: String,
     /// "kvm" or "tcg", which is emulation.
     pub accelerator: String,
-    /// Whether the machine is emulated; if it is, its times can only be compared with each other.
+    /// Whether the machine is emulated; if so, its times can be compared only with each other.
     pub emulated: bool,
     /// Release of the machine's kernel.
     pub kernel: String,
@@ -203,7 +203,8 @@ pub struct Machine {
 }
 
 impl EngineReport {
-    /// An engine's report that contains only launches; [`LaunchReport::compute`] adds the figures.
+    /// Creates an engine's report that contains only launches; [`LaunchReport::compute`] adds the
+    /// figures.
     pub(super) fn of(engine: String, kept: Vec<Kept<Sample>>) -> EngineReport {
         let sample = |kept: Kept<Sample>| Sample {
             iteration: kept.iteration,
@@ -217,8 +218,8 @@ impl EngineReport {
         }
     }
 
-    /// Computes everything that follows from the samples, and compares them with those of the first
-    /// engine.
+    /// Computes everything that follows from the samples, and compares the samples with those of
+    /// the first engine.
     fn compute(&mut self, first: Option<&EngineReport>, measures: &[&Measure]) {
         let samples = &self.samples;
         let column = |of| column(samples, of);
@@ -257,8 +258,8 @@ impl EngineReport {
         }
     }
 
-    /// Computes the load's share and the idle share of the time of `cpus` within the launches.
-    /// Reports of early versions lack these times.
+    /// Computes the load's share and the idle share of the time of all `cpus` within the launches.
+    /// Reports from early versions lack these times.
     fn share_time(&mut self, cpus: usize, loaded: bool) {
         let traced = self.traced();
         let known = traced.iter().any(|it| it.load_us + it.idle_us > 0.0);
@@ -274,8 +275,8 @@ impl EngineReport {
 }
 
 impl RecordingCost {
-    /// A cost that contains only the launch times without the recorder; [`RecordingCost::compute`]
-    /// adds the rest.
+    /// Creates a cost that contains only the launch times without the recorder;
+    /// [`RecordingCost::compute`] adds the rest.
     pub(super) fn of(samples_without_us: Vec<f64>) -> RecordingCost {
         RecordingCost {
             without_us: None,
@@ -296,7 +297,8 @@ impl RecordingCost {
 /// selection.
 const LEFT_OUT: usize = 4;
 
-/// Indices of the launches for which a figure is known; none if it is unknown for too many.
+/// Indices of the launches for which a figure is known; empty if it is unknown for too many
+/// launches.
 fn known(samples: &[Sample], of: fn(&Sample) -> f64) -> Vec<usize> {
     let is_known = |at: &usize| !of(&samples[*at]).is_nan();
     let known: Vec<usize> = (0..samples.len()).filter(is_known).collect();
@@ -331,14 +333,14 @@ fn times_alone(samples: &[Sample]) -> Option<TimesAlone> {
     })
 }
 
-/// Compares a figure with the first engine's, over the rounds in which both are known.
+/// Compares a figure with that of the first engine, over the rounds in which both are known.
 fn against(first: &EngineReport, samples: &[Sample], measure: &Measure) -> Option<Comparison> {
     let sides = [&first.samples[..], samples].map(|side| in_rounds(side, measure.value));
     let known = sides.iter().all(|side| !side.is_empty());
     (measure.field == TIME || known).then(|| compare_rounds(&sides[0], &sides[1]))
 }
 
-/// Reasons why an engine's launches are not valid: what spoilt each of them.
+/// The reason why an engine's launches are not valid, if any of them were spoilt.
 pub(super) fn spoilt<'a>(
     name: &str,
     launches: impl ExactSizeIterator<Item = Option<&'a String>>,
@@ -367,7 +369,7 @@ pub(super) fn around(environment: &Environment, load: Option<&LoadReport>) -> Ve
     faults.into_iter().flatten().collect()
 }
 
-/// A CPU time of all launches, as a fraction of all CPUs' time.
+/// The sum of a CPU time over all launches, as a fraction of all CPUs' time.
 fn share(samples: &[&Sample], cpus: usize, time: fn(&Sample) -> f64) -> Option<f64> {
     let length = samples.iter().map(|sample| sample.launch_us);
     let all = length.sum::<f64>() * cpus as f64;
@@ -399,7 +401,7 @@ impl LaunchReport {
         correct(comparisons.collect());
     }
 
-    /// The number of launches of each engine and, if more were planned, that number too.
+    /// The number of launches of each engine and, if more were planned, the planned number.
     pub(crate) fn launches(&self) -> String {
         let samples = |engine: &EngineReport| engine.samples.len();
         let made = self.engines.iter().map(samples).max().unwrap_or(0);
@@ -458,7 +460,7 @@ impl LaunchReport {
 }
 
 impl EngineReport {
-    /// The launches whose scheduling is known; none if it is unknown for too many.
+    /// The launches whose scheduling is known; empty if it is unknown for too many launches.
     fn traced(&self) -> Vec<&Sample> {
         let figure = |it: &Sample| match it.knows_scheduling() {
             true => it.sched_latency_us,
@@ -468,13 +470,13 @@ impl EngineReport {
         known.map(|at| &self.samples[at]).collect()
     }
 
-    /// A sum over the launches whose scheduling is known, divided by their number.
+    /// Divides a sum over the launches whose scheduling is known by their number.
     fn per_launch(&self, sum: f64) -> f64 {
         sum / self.traced().len().max(1) as f64
     }
 
-    /// Waits per launch by thread name and priority, greatest first; kworkers, and threads of a
-    /// pool, count together.
+    /// Waits per launch by thread name and priority, greatest first; kworkers count together, and
+    /// so do the threads of a pool.
     pub fn by_thread(&self) -> Vec<ThreadWaits> {
         let mut groups: BTreeMap<(String, i32), ThreadWaits> = BTreeMap::new();
         for waits in self.traced().into_iter().flat_map(|it| &it.by_thread) {
@@ -494,7 +496,8 @@ impl EngineReport {
         groups
     }
 
-    /// Losses by name, longest first, each with its average number and times per launch.
+    /// Losses by name, longest first, each with the average number and the average times per
+    /// launch.
     pub(crate) fn losses(&self, of: fn(&Sample) -> &[Loss]) -> Vec<(f64, Loss)> {
         let sums = elsewhere::summed(self.traced().into_iter().flat_map(of));
         let average = |loss: Loss| {
@@ -507,8 +510,8 @@ impl EngineReport {
         sums.into_iter().map(average).collect()
     }
 
-    /// The work items by work queue, longest delay first: averages per launch of their number and
-    /// delays.
+    /// The work items by work queue, longest delay first, each with the average number and the
+    /// average delays per launch.
     pub(crate) fn by_workqueue(&self) -> Vec<(f64, QueueWaits)> {
         let mut queues: BTreeMap<(&str, &str), QueueWaits> = BTreeMap::new();
         for queue in self.traced().into_iter().flat_map(|it| &it.by_workqueue) {
@@ -530,7 +533,7 @@ impl EngineReport {
         all
     }
 
-    /// The threads behind which waits were spent, longest first: averages per launch.
+    /// The threads behind which waits were spent, longest first, with averages per launch.
     pub fn behind(&self) -> Vec<Blocked> {
         let all = self.traced().into_iter().flat_map(|it| &it.behind);
         let mut sums = summed(all.cloned());
@@ -549,7 +552,7 @@ impl EngineReport {
         ))
     }
 
-    /// Drops the timelines of all other launches.
+    /// Drops the timelines of all launches except these two.
     pub(super) fn keep_two_timelines(&mut self) {
         let kept = self.median_and_worst();
         let kept = kept.map(|(median, worst)| [median.iteration, worst.iteration]);
@@ -560,12 +563,12 @@ impl EngineReport {
         }
     }
 
-    /// One figure of every sample for which it is known; none if it is unknown for too many.
+    /// A figure of every sample for which it is known; empty if it is unknown for too many samples.
     pub fn column(&self, of: fn(&Sample) -> f64) -> Vec<f64> {
         column(&self.samples, of)
     }
 
-    /// Average number of wake-ups per launch; none if it is unknown for too many.
+    /// Average number of wake-ups per launch; none if it is unknown for too many launches.
     pub(crate) fn wakeups(&self) -> Option<f64> {
         let wakeups = |sample: &Sample| sample.wakeups as f64;
         let wakeups: Vec<f64> = self.traced().into_iter().map(wakeups).collect();

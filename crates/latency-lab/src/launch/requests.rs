@@ -1,11 +1,12 @@
-//! Waits of a FUSE daemon's threads that no program waited for. A daemon may read its own mount
-//! ahead of a launch, through a process that is a client like any other: the companion of erofast,
-//! which is recognised by its name, since it may start and end without sending any request.
+//! Finds the waits of a FUSE daemon's threads for which no program waited. A daemon may read its
+//! own mount ahead of a launch, through a process that is a client like any other: the companion of
+//! erofast, which is recognised by its name, since it may start and end without sending any
+//! request.
 //!
-//! Linux 6.10 and later trace which thread sends a request and which one answers it
+//! In Linux 6.10 and later, traces show which thread sends a request and which one answers it
 //! (`fuse_request_send`, `fuse_request_end`). A thread that is woken only to serve the daemon's own
-//! client does not delay the program, unless its answer wakes the program, which had been sleeping
-//! until a page being read ahead arrived.
+//! client does not delay the program, unless its answer wakes the program, which was waiting for a
+//! page that was being read ahead.
 
 use std::collections::{HashMap, HashSet};
 
@@ -22,11 +23,11 @@ const COMPANION: [&[u8]; 2] = [b"erofs_companion", b"erofs_replay/"];
 struct Request {
     sent_ns: u64,
     done_ns: u64,
-    /// Whether the daemon's own client sent it and the program did not wait for it.
+    /// Whether the daemon's own client sent the request and the program did not wait for it.
     ahead: bool,
 }
 
-/// An answer, and when and by which thread the request was sent, if the trace shows it.
+/// An answer and, if the trace shows it, when and by which thread the request was sent.
 struct Answer {
     server: i32,
     done_ns: u64,
@@ -36,11 +37,12 @@ struct Answer {
 /// The requests that the measured daemon answered.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
-    /// Requests by the thread that answered them, ordered by time.
+    /// The requests that each thread answered, ordered by time.
     answered: HashMap<i32, Vec<Request>>,
     /// Threads of the daemon's processes that are clients of a mount.
     clients: HashSet<i32>,
-    /// Waits of these clients that the program waited for, by thread and time of their end.
+    /// The waits of these clients for which the program waited too, by thread and time of their
+    /// end.
     awaited: HashSet<(i32, u64)>,
 }
 
@@ -67,8 +69,8 @@ impl Requests {
         }
         let servers: HashSet<i32> = answers.iter().map(|answer| answer.server).collect();
         let senders = answers.iter().filter_map(|answer| answer.sent);
-        // A server that appears as a sender has only made room in the kernel's queue for the
-        // request of another thread.
+        // If a server appears as a sender, the request is another thread's: the server has only
+        // made room for it in the kernel's queue.
         let is_client = |pid: &i32| owner(*pid) == Owner::Engine && !servers.contains(pid);
         let senders = senders.map(|(_, pid)| pid).filter(is_client).collect();
         let mut clients = processes(senders, &servers, report, owner);
@@ -103,12 +105,13 @@ impl Requests {
         !self.answered.is_empty()
     }
 
-    /// Whether waits for read-ahead can be told from others.
+    /// Whether the trace allows waits for read-ahead to be told from other waits.
     pub(super) fn show_ahead(&self) -> bool {
         self.are_known() || !self.clients.is_empty()
     }
 
-    /// Notes that the program was woken, by an answer if a server woke it.
+    /// Notes that the program was woken. If a server woke it, the program was waiting for that
+    /// server's last answer.
     fn was_awaited(&mut self, wait: &Wait) {
         if let Some(all) = self.answered.get_mut(&wait.caused_by) {
             let next = all.partition_point(|request| request.done_ns <= wait.start_ns);
@@ -131,7 +134,7 @@ impl Requests {
         }
     }
 
-    /// Whether a thread of the daemon waited only on behalf of the daemon's own client.
+    /// Whether a wait of a thread of the daemon was only on behalf of the daemon's own client.
     pub(super) fn is_ahead(&self, wait: &Wait) -> bool {
         if self.clients.contains(&wait.pid) {
             return !self.awaited.contains(&(wait.pid, wait.end_ns));
@@ -142,7 +145,7 @@ impl Requests {
         let own = self.serves_ahead(wait.pid, wait.end_ns);
         let waker = match wait.kind {
             WaitKind::Preempted => None,
-            // A thread woken by a server may be helping it.
+            // A thread that a server wakes may be helping that server.
             WaitKind::Wakeup if self.answered.contains_key(&wait.caused_by) => {
                 self.serves_ahead(wait.caused_by, wait.start_ns)
             }
@@ -157,7 +160,7 @@ impl Requests {
     }
 
     /// Whether all requests that a thread has yet to answer at this time are for read-ahead; none
-    /// if it has none to answer.
+    /// if it has no such requests.
     fn serves_ahead(&self, server: i32, at_ns: u64) -> Option<bool> {
         let all = self.answered.get(&server)?;
         let first = all.partition_point(|request| request.done_ns <= at_ns);
@@ -166,7 +169,7 @@ impl Requests {
     }
 }
 
-/// The threads of the companions of erofast, and those of the processes that they started.
+/// The threads of erofast's companions, and those of the processes that the companions started.
 fn companions(trace: &Trace, report: &Report, owner: &dyn Fn(i32) -> Owner) -> HashSet<i32> {
     let is_named = |comm: Comm| {
         COMPANION
@@ -198,7 +201,7 @@ fn companions(trace: &Trace, report: &Report, owner: &dyn Fn(i32) -> Owner) -> H
     found
 }
 
-/// `threads`, and the other threads of the same processes, unless these processes also serve
+/// `threads`, plus the other engine threads of their processes, except in processes that also serve
 /// requests.
 fn processes(
     threads: HashSet<i32>,

@@ -8,8 +8,8 @@ use super::picture::{Blocked, Picture};
 use super::program::QueueWaits;
 use crate::engine::Fetched;
 
-/// One launch, in microseconds and counts. If `switches_missing` is set, all times but the launch's
-/// own are unknown: NaN, which is null in JSON.
+/// One launch, in microseconds and counts. If `switches_missing` is set, all times except the
+/// launch time are unknown: NaN, which is null in JSON.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Sample {
@@ -18,23 +18,23 @@ pub struct Sample {
     /// Total scheduling latency of the threads that decompressed: `wakeup_us` + `preempted_us`.
     #[serde(deserialize_with = "or_unknown")]
     pub sched_latency_us: f64,
-    /// Waits from waking up to running.
+    /// The part of the scheduling latency after wake-ups.
     #[serde(default = "unknown", deserialize_with = "or_unknown")]
     pub wakeup_us: f64,
-    /// Waits after a preemption.
+    /// The part of the scheduling latency after preemptions.
     #[serde(default = "unknown", deserialize_with = "or_unknown")]
     pub preempted_us: f64,
     /// Time from queueing work items to their start; it includes waits of their workers, so it is
     /// never added to the scheduling latency. None for FUSE mounts: their requests queue in the
     /// kernel, which does not trace when a daemon takes one.
     pub queue_us: Option<f64>,
-    /// Waits of a daemon's threads for its own read-ahead, which the program did not wait for. They
-    /// are not part of the scheduling latency. If the kernel does not trace requests to FUSE
-    /// mounts, only those of a companion are known; None without a companion.
+    /// Waits of a daemon's threads for the daemon's own read-ahead, for which the program did not
+    /// wait. They are not part of the scheduling latency. If the kernel does not trace requests to
+    /// FUSE mounts, only the companion's own waits are known; none without a companion.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ahead_us: Option<f64>,
-    /// Time that the program's first thread slept: from blocking (in a page fault, a read or a wait
-    /// of its own) to running again, whichever threads served it.
+    /// Time that the program's first thread slept: from blocking (in a page fault, a read or
+    /// another wait) to running again, whichever threads served it.
     #[serde(deserialize_with = "or_unknown")]
     pub program_blocked_us: f64,
     /// Time that the program's first thread was runnable but did not run.
@@ -43,7 +43,7 @@ pub struct Sample {
     /// CPU time of the program's threads, including interrupts within it.
     #[serde(default = "unknown", deserialize_with = "or_unknown")]
     pub cpu_us: f64,
-    /// The interrupts and softirqs within `cpu_us`.
+    /// The time that interrupts and softirqs took within `cpu_us`.
     #[serde(default = "unknown", deserialize_with = "or_unknown")]
     pub interrupted_us: f64,
     /// Interrupts and softirqs by source, longest first.
@@ -57,11 +57,11 @@ pub struct Sample {
     /// kernel traces them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub slept_in: Vec<Loss>,
-    /// Total time that the program's threads were in uninterruptible sleep.
+    /// Total time that the program's threads spent in uninterruptible sleep.
     #[serde(default = "unknown", deserialize_with = "or_unknown")]
     pub uninterruptible_us: f64,
-    /// How often a thread of the program was preempted while still runnable; unknown if the times
-    /// are.
+    /// How often a thread of the program was preempted while still runnable; none if the times are
+    /// unknown.
     pub preemptions: Option<u64>,
     /// How often a thread of the program was moved to another CPU.
     pub migrations: Option<u64>,
@@ -73,55 +73,55 @@ pub struct Sample {
     /// Idle time of all CPUs within the launch.
     #[serde(deserialize_with = "or_unknown")]
     pub idle_us: f64,
-    /// How often the threads that decompressed were woken.
+    /// How often threads that decompressed were woken.
     pub wakeups: u64,
-    /// How many threads that decompressed waited at least once.
+    /// Number of threads that decompressed and waited at least once.
     pub threads: u64,
-    /// Waits that had not ended when the recording did: they lasted longer than counted.
+    /// Number of waits that had not ended when the recording ended: they lasted longer than
+    /// counted.
     pub unfinished: u64,
-    /// Waits that the scheduling latency consists of, thread by thread.
+    /// The waits of which the scheduling latency consists, added up for each thread.
     pub by_thread: Vec<ThreadWaits>,
     /// The threads behind which these waits were spent, longest first.
     pub behind: Vec<Blocked>,
-    /// Launch time from two readings of the lab's own clock, including the lab's own wait for a
-    /// CPU.
+    /// Launch time by the lab's own clock, including the lab's own wait for a CPU.
     pub seen_us: f64,
-    /// Time from starting to mount until programs can use the mount.
+    /// Time from the start of mounting until programs can use the mount.
     pub mount_us: f64,
-    /// Amounts fetched until the end of the launch, if the image is at a URL.
+    /// What was fetched until the end of the launch, if the image is at a URL.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fetched: Option<Fetched>,
     /// The launch's timeline; kept only for the launch with the median scheduling latency and the
     /// worst one.
     #[serde(rename = "timeline", skip_serializing_if = "Picture::is_empty")]
     pub picture: Picture,
-    /// The file with the launch's trace, in Perfetto's format; only for the same two launches, if
-    /// kept.
+    /// The file with the launch's trace in Perfetto's format; only for the same two launches, and
+    /// only if traces are kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<String>,
-    /// Work items that decompressed; in-kernel engines only.
+    /// Number of work items that decompressed; only for engines in the kernel.
     pub works: u64,
-    /// Work items for other mounts of EROFS, which no figure includes.
+    /// Number of work items for other mounts of EROFS, which no figure includes.
     pub other_works: u64,
-    /// CPU time of unrelated programs, and of the kernel for other mounts of EROFS.
+    /// CPU time of unrelated programs, and of the kernel's work for other mounts of EROFS.
     pub foreign_us: f64,
-    /// The round in which the launch was measured.
+    /// The number of the round in which the launch was measured.
     pub iteration: usize,
-    /// Set if the kernel omitted so many switches that only the launch time is known: no other
-    /// figure includes this launch.
+    /// Set if the kernel omitted so many switches that only the launch time is known. No other
+    /// figure includes this launch then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub switches_missing: Option<String>,
-    /// What spoilt the launch, if anything did. A run with such samples is not valid.
+    /// What spoilt the launch, if anything did. A run that contains a spoilt launch is not valid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spoilt: Option<String>,
 }
 
-/// Null means that the figure is unknown.
+/// Reads a figure that may be null, which means that it is unknown.
 fn or_unknown<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
     Ok(Option::deserialize(from)?.unwrap_or(f64::NAN))
 }
 
-/// The value of a figure that a file lacks.
+/// The value of a figure that is missing from a file.
 fn unknown() -> f64 {
     f64::NAN
 }
@@ -133,7 +133,7 @@ impl Sample {
         self.switches_missing.is_none() && !figures.iter().any(|it| it.is_nan())
     }
 
-    /// Keeps only the launch time.
+    /// The sample reduced to the launch time, with the reason why the scheduling is unknown.
     pub(super) fn without_scheduling(self, reason: String) -> Sample {
         let unknown = f64::NAN;
         Sample {
@@ -182,7 +182,7 @@ impl Sample {
         self.ahead_us.unwrap_or(f64::NAN)
     }
 
-    /// Time from starting to mount to the end of the first launch.
+    /// Time from the start of mounting to the end of the first launch.
     pub fn ready_us(&self) -> f64 {
         self.mount_us + self.launch_us
     }

@@ -1,5 +1,5 @@
-//! The sides of each round: a program launched from the mounts of engines, or several commands,
-//! each repeated for the values of parameters.
+//! The sides that are compared in each round: one program launched from the mounts of several
+//! engines, or several commands, each repeated for every value of the parameters.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -13,16 +13,16 @@ use crate::figure;
 use crate::shell::quote;
 use crate::{LabError, Result};
 
-/// A side of the comparison.
+/// One side of the comparison.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Side {
     /// Name of the side in reports.
     pub name: String,
-    /// The engine mounted for it, if any.
+    /// The engine that is mounted for this side, if any.
     pub engine: Option<Engine>,
     /// The program and its arguments.
     pub command: Vec<OsString>,
-    /// A shell command that is run before each launch.
+    /// A shell command line that is run before each launch.
     pub prepare: Option<OsString>,
 }
 
@@ -33,7 +33,7 @@ pub struct Scan {
     values: Vec<String>,
 }
 
-/// Maximum number of rows, beyond which a report is of no use.
+/// Maximum number of rows: a report with more would be of no use.
 const MOST: usize = 64;
 
 fn wrong<T>(text: impl std::fmt::Display) -> Result<T> {
@@ -76,8 +76,8 @@ impl Scan {
     }
 }
 
-/// The commands of a command line, separated by `--`, with their names and preparations, each
-/// repeated for every value of the parameters.
+/// Splits a command line at `--` into commands with their names and preparations, and repeats each
+/// command for every value of the parameters.
 pub fn commands(
     words: &[OsString],
     names: &[String],
@@ -145,10 +145,10 @@ pub fn commands(
     }
 }
 
-/// A value for each parameter, each with its placeholder.
+/// One value for each parameter, with the parameter's placeholder.
 type Values = Vec<(String, String)>;
 
-/// Every combination of the parameters' values; a single empty one if there are no parameters.
+/// Every combination of the parameters' values; without parameters, a single empty combination.
 fn combinations(scans: &[Scan]) -> Vec<Values> {
     let mut all = vec![Values::new()];
     for scan in scans {
@@ -156,13 +156,15 @@ fn combinations(scans: &[Scan]) -> Vec<Values> {
             let value = |value: &String| [&values[..], &[(scan.place(), value.clone())]].concat();
             scan.values.iter().map(value).collect::<Vec<Values>>()
         };
-        // One combination more than allowed is enough to refuse the list.
+        // If there is one combination more than allowed, that is enough to refuse the list.
         all = all.iter().take(MOST + 1).flat_map(with).collect();
     }
     all
 }
 
-/// The given name or the command, followed by the values that do not occur in it.
+/// The name of a command. A given name has its placeholders replaced or, if it has none, is
+/// followed by the values. Without a given name it is the values if there is only one command,
+/// otherwise the command line.
 fn name(given: Option<&str>, command: &[OsString], values: &Values, commands: usize) -> String {
     let words = values.iter().map(|(place, value)| {
         let name = place.trim_start_matches('{').trim_end_matches('}');
@@ -172,7 +174,7 @@ fn name(given: Option<&str>, command: &[OsString], values: &Values, commands: us
     let line = || {
         let words = command.iter().map(|word| word.to_string_lossy());
         match command {
-            // A shell command line stays as it was written.
+            // A shell command line is not quoted.
             [_] => words.collect(),
             _ => words.map(|it| quote(&it)).collect::<Vec<_>>().join(" "),
         }

@@ -1,5 +1,6 @@
-//! Traces of launches that the user keeps: those of each engine's median launch and worst launch,
-//! which are known only at the end. All others, and those of a run that fails, are removed.
+//! The traces that the user wants to keep: those of each engine's median launch and worst launch,
+//! which are known only at the end. All other traces are removed, as are all traces of a run that
+//! fails.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use crate::{LabError, Result};
 /// Maximum length of an engine's name or a command in a file name.
 const NAME: usize = 60;
 
-/// Holds the files of traces, and removes them when dropped.
+/// The files of traces, which are removed when this is dropped.
 #[derive(Debug)]
 pub(super) struct Traces {
     directory: PathBuf,
@@ -30,7 +31,7 @@ impl Traces {
     /// Writes the trace of a launch from this engine; returns the file's path.
     pub(super) fn add(&mut self, engine: &str, trace: &Trace) -> Result<String> {
         let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
-        // A command may be longer than a file name.
+        // A command may be longer than a file name can be.
         let (engine, number) = (
             engine.chars().take(NAME).map(plain).collect::<String>(),
             self.files.len(),
@@ -43,7 +44,7 @@ impl Traces {
         Ok(file.to_string_lossy().into_owned())
     }
 
-    /// Keeps the files of these samples.
+    /// Keeps the trace files of these samples.
     pub(super) fn keep<'a>(mut self, samples: impl Iterator<Item = &'a Sample>) {
         let kept: Vec<&Path> = samples
             .filter_map(|it| it.trace.as_deref())

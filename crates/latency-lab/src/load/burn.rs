@@ -4,15 +4,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::process::{Machine, cpu_ticks, machine_ticks, number_in, ticks_per_second};
 
-/// A load that reaches less than this fraction of its share does not count.
+/// If the load reaches less than this fraction of its share, the run is not valid.
 const ENOUGH: f64 = 0.9;
-/// A load also does not count if it gets less than this fraction of the CPU time it requests,
-/// regardless of the launches.
+/// The run is also not valid if the load gets less than this fraction of the CPU time it asks for,
+/// however much the launches use.
 const LEAST: f64 = 0.5;
-/// A direct reader makes more reads per second than this, even if it waits for a disk and shares
-/// CPUs with the jobs.
+/// A reader that works makes more reads per second than this, even if it waits for a disk and
+/// shares CPUs with the jobs.
 const READS_PER_SECOND: f64 = 10.0;
-/// The error if no time was counted.
+/// The fault if no time was counted.
 const SPOILT: &str = "every launch was spoilt";
 /// Largest plausible share: clock ticks are counted at different moments, so a share may slightly
 /// exceed 1.
@@ -23,7 +23,7 @@ fn read_calls(pid: u32) -> Option<u64> {
     number_in(&format!("/proc/{pid}/io"), "syscr")
 }
 
-/// Counters since boot, and those of the load's processes since their start.
+/// The machine's counters since boot, and those of the load's processes since their start.
 #[derive(Debug, Clone, Copy)]
 pub struct Moment {
     machine: Machine,
@@ -40,8 +40,8 @@ impl Moment {
         })
     }
 
-    /// The time spent since `before`; none if it is unknown. Busy time that is not the load's
-    /// counts as the lab's own.
+    /// The time spent since `before`; none if it is unknown. Busy time of everything except the
+    /// load counts as the lab's own time.
     pub(crate) fn since(self, before: Moment) -> Option<Spent> {
         let machine = self.machine.since(&before.machine)?;
         let seconds = |ticks: u64| ticks as f64 / ticks_per_second();
@@ -58,7 +58,7 @@ impl Moment {
     }
 }
 
-/// Times in seconds, summed over all CPUs, and reads, in one or more windows.
+/// Times in seconds, summed over all CPUs, and the number of reads, in one or more windows.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Spent {
     pub(crate) total: f64,
@@ -85,14 +85,15 @@ impl Spent {
         seconds / self.total.max(1e-9)
     }
 
-    /// Whether the jobs reached their share. Together they ask for the fraction `wanted` of the
-    /// machine (at most all of it); the time of the launches themselves is unavailable to them.
+    /// Whether the jobs reached their share of CPU time. Together they ask for the fraction
+    /// `wanted` of the machine (at most all of it); the time of the launches themselves is
+    /// unavailable to them.
     pub(crate) fn burned(&self, wanted: f64) -> bool {
         let left = (1.0 - self.share(self.own)).max(0.0);
         self.share(self.load) >= ENOUGH * wanted * left && self.total > 0.0
     }
 
-    /// Why this was not the requested load; none if it was.
+    /// Why the machine did not have the requested load; none if it had.
     fn fault(&self, wanted: f64, cpus: usize) -> Option<String> {
         let (load, percent) = (self.share(self.load), |share: f64| share * 100.0);
         let reads = self.reads as f64 / self.seconds(cpus);
@@ -132,7 +133,7 @@ impl Spent {
         self.counted(profile, jobs, self.fault(wanted(jobs, cpus), cpus), cpus)
     }
 
-    /// The report of a load given as a command line, which only has to run.
+    /// The report of a load that is given as a command line. Such a load only has to run.
     pub(super) fn of_line(&self, line: &str, cpus: usize) -> LoadReport {
         let fault = (self.total <= 0.0).then(|| SPOILT.to_owned());
         self.counted(line.into(), 0, fault, cpus)
@@ -158,7 +159,7 @@ impl Spent {
     }
 }
 
-/// The fraction of the machine that the jobs ask for.
+/// The fraction of the machine's CPU time for which the jobs ask.
 pub(crate) fn wanted(jobs: usize, cpus: usize) -> f64 {
     (jobs as f64 * 0.9 / cpus.max(1) as f64).min(1.0)
 }
@@ -167,16 +168,16 @@ fn round(share: f64) -> f64 {
     (share * 1000.0).round() / 1000.0
 }
 
-/// The measured load during launches.
+/// The load that was measured during launches.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoadReport {
     /// The requested load.
     pub profile: String,
-    /// Number of burning jobs, not counting the reader.
+    /// Number of jobs that burn CPU time, without the reader.
     pub jobs: usize,
-    /// Whether the load reached its share of the time that the launches left.
+    /// Whether the load reached its share of the CPU time that the launches left.
     pub burned: bool,
-    /// Why the load does not count, if it does not.
+    /// Why the load check failed, if it did.
     pub failed_because: Option<String>,
     /// CPU time of fio's processes, as a fraction of all CPUs' time.
     pub load_cpu_share: f64,
@@ -184,7 +185,7 @@ pub struct LoadReport {
     pub busy_cpu_share: f64,
     /// Time stolen by a hypervisor, as a fraction of all CPUs' time.
     pub stolen_cpu_share: f64,
-    /// Random reads per second.
+    /// Number of random reads per second.
     pub reads_per_second: f64,
 }
 
@@ -192,7 +193,7 @@ pub struct LoadReport {
 mod tests {
     use super::*;
 
-    /// The times spent in ten seconds of CPU time.
+    /// Times that are spent within ten seconds of CPU time.
     fn spent(load: f64, own: f64, idle: f64) -> Spent {
         Spent {
             total: 10.0,

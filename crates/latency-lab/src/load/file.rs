@@ -1,4 +1,4 @@
-//! The file that the load's random reader reads: actually written, to a real disk.
+//! The file that the load's random reader reads. It is actually written, and on a real disk.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -13,13 +13,13 @@ use crate::{Interrupt, LabError, Progress, Result};
 /// Size of the file: 500 MiB.
 pub(super) const BYTES: u64 = 500 << 20;
 const PIECE: usize = 1 << 20;
-/// Space left free in addition to the file, so that the disk does not run full.
+/// Space that must be left beside the file, so that the disk does not run full.
 const SPARE: u64 = 64 << 20;
-/// f_type of tmpfs and ramfs, from linux/magic.h. They are not on a disk, so a direct reader would
-/// never wait.
+/// f_type of tmpfs and ramfs, from linux/magic.h. Their files are not on a disk, so a direct reader
+/// would never wait.
 const MEMORY_FILESYSTEMS: [u64; 2] = [0x0102_1994, 0x8584_58f6];
 
-/// The file and its directory, which is removed at the end unless the user keeps it.
+/// The file and its directory. The directory is removed at the end, unless the user keeps the file.
 #[derive(Debug)]
 pub(super) struct LoadFile {
     pub(super) path: PathBuf,
@@ -56,7 +56,7 @@ pub(super) fn make(
     Ok(file)
 }
 
-/// Uses a disk of at least [`BYTES`], which is read directly.
+/// Uses a disk of at least [`BYTES`] bytes, which is read instead of a file.
 pub(super) fn disk(path: &Path) -> LoadFile {
     LoadFile {
         path: path.to_owned(),

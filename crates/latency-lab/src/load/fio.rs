@@ -12,12 +12,13 @@ use super::running::Load;
 use crate::process::{Child, in_path, output, tool};
 use crate::{Interrupt, LabError, Progress, Result};
 
-/// Eight jobs on two CPUs; other machines get the same number per CPU.
+/// The experiment of the kernel patch had eight jobs on two CPUs; here every machine gets the same
+/// number per CPU.
 const JOBS_PER_CPU: usize = 4;
 /// Time limit for fio's start: it sorts its first arrays and opens its file within seconds, even on
 /// a busy machine.
 const START: Duration = Duration::from_secs(60);
-/// Interval of checks: long enough to measure a share in clock ticks of 10 ms.
+/// Interval between checks, long enough to measure a share of CPU time in clock ticks of 10 ms.
 const POLL: Duration = Duration::from_millis(400);
 
 /// Why fio cannot run this load; none if it can.
@@ -33,7 +34,7 @@ pub fn missing_fio() -> Option<LabError> {
     (!help.contains("cpumode")).then(|| LabError::Load(too_old.into()))
 }
 
-/// Starts fio, and waits until it reaches its share.
+/// Starts fio, and waits until it reaches its share of CPU time.
 pub(super) fn start(
     file: LoadFile,
     interrupt: &Interrupt,
@@ -83,7 +84,7 @@ fn wait_until_it_burns(
 
 fn command(file: &Path, burners: usize) -> Command {
     let mut command = tool("fio");
-    // fio's jobs end with it.
+    // When fio ends, its jobs end too.
     end_with_parent(&mut command);
     command.args([
         "--output=/dev/null",
@@ -110,7 +111,7 @@ fn command(file: &Path, burners: usize) -> Command {
         format!("--size={}", file::BYTES),
         format!("--filename={}", file.display()),
     ]);
-    // A killed fio leaves state files in its directory.
+    // If fio is killed, it leaves state files in its working directory.
     command.arg("--readonly");
     command.current_dir(file.parent().unwrap_or(Path::new("/")));
     command
@@ -162,7 +163,7 @@ mod tests {
         family.extend(fio);
         lab.kill().unwrap();
         lab.wait().unwrap();
-        // A process that has ended but was not waited for has no command line.
+        // A process that has ended, but that nobody has waited for, has no command line.
         let is_fio = |pid: &u32| {
             let words = std::fs::read_to_string(format!("/proc/{pid}/cmdline"));
             words.is_ok_and(|words| words.contains("--cpumode=qsort"))
@@ -172,7 +173,7 @@ mod tests {
             assert!(Instant::now() < deadline, "{family:?}");
             std::thread::sleep(Duration::from_millis(5));
         }
-        // The next scratch directory removes what the lab left.
+        // Creating the next scratch directory removes what the killed lab left.
         drop(Scratch::new(Path::new(ON_DISK)));
     }
 }

@@ -1,4 +1,4 @@
-//! The background load of measurements, and the check that it reached its share.
+//! The load that runs in the background of measurements, and the check that it reached its share.
 
 mod burn;
 mod file;
@@ -25,12 +25,12 @@ pub enum LoadChoice {
     Fio,
     /// No load.
     None,
-    /// A shell command line that runs for as long as the experiment does.
+    /// A shell command line, which must run as long as the experiment does.
     Line(String),
 }
 
-/// Starts the chosen load, and waits until fio reaches its share. The random reader of fio reads a
-/// file below `scratch`, or a disk; it never writes.
+/// Starts the chosen load, and waits until fio reaches its share. fio's random reader reads a file
+/// below `scratch`, or a disk; it never writes.
 pub fn start(
     choice: &LoadChoice,
     (scratch, keep_file): (Option<&Path>, bool),

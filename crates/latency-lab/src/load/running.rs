@@ -20,13 +20,13 @@ pub struct Load {
 
 #[derive(Debug)]
 enum Work {
-    /// The processes of fio's jobs, which stay the same.
+    /// fio, whose jobs stay the same processes.
     Fio {
         jobs: Vec<u32>,
         burners: usize,
         _file: LoadFile,
     },
-    /// A shell command line, with all processes that it starts.
+    /// A shell command line, including all processes that it starts.
     Line(String),
 }
 
@@ -85,12 +85,12 @@ impl Load {
         below.into_iter().chain([self.child.id()]).collect()
     }
 
-    /// The counters now.
+    /// The current counters, at which a window begins.
     pub fn window(&self) -> Option<Moment> {
         Moment::now(&self.processes())
     }
 
-    /// Counts the time since `window` as time in which the load had to run.
+    /// Adds the time since `window` was taken to the time in which the load had to run.
     pub fn count(&mut self, window: Option<Moment>) {
         if let Some(spent) = self.since(window) {
             self.add(spent);
@@ -102,12 +102,12 @@ impl Load {
         self.window()?.since(window?)
     }
 
-    /// Counts time in which the load had to run.
+    /// Adds to the time in which the load had to run.
     pub(crate) fn add(&mut self, spent: Spent) {
         self.spent.add(spent);
     }
 
-    /// CPU time of the load in all counted windows.
+    /// The report of the load's CPU time in all counted windows.
     pub fn report(&self) -> LoadReport {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         match &self.work {

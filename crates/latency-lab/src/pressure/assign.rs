@@ -8,10 +8,10 @@ use crate::error::Doing;
 use crate::read::Content;
 use crate::{LabError, Result};
 
-/// Each program reads this fraction of the group's limit, and all programs together at least twice
-/// the limit.
+/// Each program reads the group's limit divided by this, but all programs together read at least
+/// twice the limit.
 const SHARE_OF_LIMIT: u64 = 8;
-/// Number of file names that fit on a command line everywhere.
+/// Number of file names that fit on a command line on any system.
 const NAMES: usize = 2000;
 
 /// The files of each program, by their paths below the mount point. The list of the last program,
@@ -36,7 +36,7 @@ pub(super) fn assign(
     }
     let biggest = files.remove(0);
     Rng::with_seed(seed).shuffle(&mut files);
-    // No other program reads the biggest file, or it would already be in memory.
+    // No other program reads the biggest file, because it would then already be in memory.
     if files.is_empty() {
         files.push(biggest.clone());
     }

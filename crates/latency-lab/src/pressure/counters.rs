@@ -1,4 +1,4 @@
-//! The daemon's own counters, before and after the measured program.
+//! Reads the daemon's own counters, before and after the measured program.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,7 +9,7 @@ use crate::Result;
 use crate::error::Doing;
 use crate::process::daemon_stat;
 
-/// Sums since the mount.
+/// Sums since the image was mounted.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Counters {
     pub(super) allocations: u64,
@@ -84,12 +84,12 @@ impl Counters {
         }
     }
 
-    /// CPU time of all windows without the time for reading the clocks, in microseconds.
+    /// CPU time of all windows in microseconds, without the time for reading the clocks.
     pub(super) fn cpu_us(&self) -> f64 {
         without(self.cpu_ns, self.empty_cpu_ns, self.allocations)
     }
 
-    /// Elapsed time of all windows without the time for reading the clocks.
+    /// Elapsed time of all windows in microseconds, without the time for reading the clocks.
     pub(super) fn wall_us(&self) -> f64 {
         without(self.wall_ns, self.empty_wall_ns, self.allocations)
     }

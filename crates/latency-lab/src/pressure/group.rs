@@ -16,7 +16,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) struct Group {
     path: PathBuf,
     place: Place,
-    /// Whether we enabled the memory controller for the children of `place`.
+    /// Whether the lab enabled the memory controller for the children of `place`.
     switched: bool,
 }
 
@@ -46,24 +46,25 @@ impl Group {
     fn limit(&self, limit: u64) -> Result<()> {
         let file = self.path.join(self.place.interface.limit);
         fs::write(&file, limit.to_string()).map_err(|source| refused(&file, source))?;
-        // A kernel without swap has no such file, and needs none.
+        // A kernel without swap has no such file and needs no limit.
         let _ = fs::write(self.path.join(self.place.interface.swap), "0");
         Ok(())
     }
 
-    /// Moves a process with all its threads into the group. Memory that the process touched before
-    /// stays charged to its old group.
+    /// Moves a process with all its threads into the group. Memory that the process has already
+    /// touched stays charged to its old group.
     pub(super) fn add(&self, pid: u32) -> Result<()> {
         let file = self.processes();
         fs::write(&file, pid.to_string()).map_err(|source| refused(&file, source))
     }
 
-    /// The file that lists the processes and to which new ones are written.
+    /// The file that lists the group's processes; writing a PID to it moves that process into the
+    /// group.
     pub(super) fn processes(&self) -> PathBuf {
         self.path.join("cgroup.procs")
     }
 
-    /// The most memory that the group ever used.
+    /// The group's peak memory, in bytes.
     pub(super) fn peak(&self) -> Option<u64> {
         let file = self.path.join(self.place.interface.peak);
         let text = fs::read_to_string(file).ok()?;
@@ -86,7 +87,7 @@ impl Group {
         }
     }
 
-    /// Moves the remaining processes to the group above.
+    /// Moves the remaining processes to the parent group.
     fn empty(&self) {
         let parent = self.place.parent.join("cgroup.procs");
         let text = fs::read_to_string(self.processes()).unwrap_or_default();

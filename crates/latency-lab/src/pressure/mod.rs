@@ -1,15 +1,16 @@
 //! The page-pool experiment: the cost of page allocation under memory pressure.
 //!
 //! Inside a memory-limited cgroup, programs are launched one after another from a mount; all but
-//! the last fill the group with what they read. The last one is measured: how long the threads that
-//! decompressed for it spent getting pages, and how often they had to reclaim memory to do so.
+//! the last fill the group's memory with what they read. The last one is measured: how long the
+//! threads that decompressed for it spent getting pages, and how often they had to reclaim memory
+//! to do so.
 //!
-//! All ways to get buffers are measured alike. The daemon has one thread per CPU. It measures
-//! itself in windows around each allocation of a buffer, in thread CPU time and in elapsed time,
-//! from which the duration of an empty window is subtracted. Reclaim counts only if the allocating
-//! thread itself began it, inside a window. The image is already in the page cache and is read
-//! outside the group. A buffer is held as long as a decompression holds it, and none is kept as a
-//! cache (`cache=0`).
+//! All ways to get buffers are measured in the same way. The daemon has one thread per CPU. It
+//! measures the thread CPU time and the elapsed time of a window around each allocation of a
+//! buffer; the duration of an empty window is subtracted from both. Reclaim counts only if the
+//! allocating thread itself began it, inside a window. The image is already in the page cache and
+//! is read outside the group. A buffer is in use only while something is decompressed into it; none
+//! is kept as a cache (`cache=0`).
 
 mod assign;
 mod counters;
@@ -37,7 +38,7 @@ pub fn run(options: &PressureOptions, progress: &mut dyn Progress) -> Result<Pre
         return Err(missing);
     }
     let _tracefs = tracefs::Tracefs::mounted();
-    // Creating a group refuses bad settings before anything is mounted.
+    // Creating a group here detects bad settings before anything is mounted.
     drop(group::Group::make(options.limit)?);
     let environment = Environment::capture(&site.image, &site.erofast)?;
     site.watch = environment.watch();

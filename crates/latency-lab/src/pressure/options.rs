@@ -14,7 +14,7 @@ pub struct PressureOptions {
     pub image: PathBuf,
     /// The `erofast` binary.
     pub erofast: PathBuf,
-    /// Mount options common to all sizes.
+    /// Mount options that are the same for all sizes of the pool.
     pub mount_options: String,
     /// Sizes of the pool, in pages of 4 KiB.
     pub pools: Vec<usize>,
@@ -22,12 +22,12 @@ pub struct PressureOptions {
     pub programs: usize,
     /// Memory limit of the group, in bytes.
     pub limit: u64,
-    /// Measured launches for each way to get buffers.
+    /// Number of measured launches for each way to get buffers.
     pub iterations: usize,
-    /// The last program, with `{}` for the mount point; if empty, one that reads files, like the
-    /// others.
+    /// The last program, with `{}` for the mount point; if empty, a program that reads files, as
+    /// the others do.
     pub command: Vec<OsString>,
-    /// Longest time a program may take.
+    /// Maximum time that a program may take.
     pub timeout: Duration,
     /// Seed of the order, and of the selection of files.
     pub seed: u64,
@@ -63,7 +63,7 @@ impl PressureOptions {
     }
 
     pub(super) fn engine(&self, pages: usize) -> Engine {
-        // In its sandbox the daemon could not count the kernel's events.
+        // If the daemon were in its sandbox, it could not count the kernel's events.
         Engine::Erofast {
             options: format!(
                 "{},sandbox=off,measure_allocations,reserved_pages={pages}",

@@ -1,4 +1,4 @@
-//! Finds where a cgroup with a memory limit can be made, in either version of the interface.
+//! Finds where a cgroup with a memory limit can be made, in either version of the cgroup interface.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ const SECOND: Interface = Interface {
 pub(super) struct Place {
     pub(super) interface: Interface,
     pub(super) parent: PathBuf,
-    /// The file in which the controller must first be enabled for children.
+    /// The file in which the controller must first be enabled for child groups.
     pub(super) switch: Option<PathBuf>,
 }
 
@@ -64,8 +64,8 @@ impl Place {
             switch,
         };
         // A group that has processes cannot have children with controllers. The new group is
-        // therefore a sibling of our own group or of an ancestor; only if we are at the top, where
-        // that rule does not apply, is it a child.
+        // therefore a sibling of our own group or of an ancestor; it is a child only if our group
+        // is the root group, to which that rule does not apply.
         let gives = |group: &&Path| lists_memory(&group.join("cgroup.subtree_control"));
         let above = hierarchy.own.ancestors();
         let mut above = above.take_while(|group| group.starts_with(&hierarchy.top));

@@ -15,7 +15,7 @@ use crate::shell::lossy;
 use crate::statistics::{Summary, correct, fewest_samples};
 use crate::table::Table;
 
-/// The pool size under test, and the share of allocations that it must cover.
+/// The pool size that the report judges, and the share of allocations that it must cover.
 const QUESTION_PAGES: u64 = 64;
 const QUESTION_SHARE: f64 = 0.95;
 
@@ -29,7 +29,7 @@ pub struct PressureReport {
     pub pools: Vec<PoolReport>,
     /// Whether 64 pages are enough.
     pub sufficient: Option<Sufficient>,
-    /// Whether all launches were made, each had to get pages, and reclaim could be counted.
+    /// Whether all launches were made, every launch had to get pages, and reclaim could be counted.
     pub valid: bool,
     /// Why the run is not valid; empty if it is valid.
     #[serde(default)]
@@ -38,14 +38,14 @@ pub struct PressureReport {
     pub interrupted: bool,
     /// Why reclaim could not be counted, if it could not.
     pub reclaims_unknown: Option<String>,
-    /// The last program; if empty, one that reads files. Reports of early versions lack it.
+    /// The last program; if empty, a program that reads files. Reports from early versions lack it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<Vec<String>>,
     /// Number of consecutive programs; the last one was measured.
     pub programs: usize,
     /// Memory limit of the group.
     pub limit_bytes: u64,
-    /// Mount options common to all sizes.
+    /// Mount options that are the same for all sizes of the pool.
     pub mount_options: String,
     /// The environment of the run.
     pub environment: Environment,
@@ -77,7 +77,7 @@ pub struct PoolReport {
     pub missed_pages: f64,
     /// How long the measured program ran.
     pub launch_us: Option<Summary>,
-    /// The daemon's memory, in the launch that used most.
+    /// The daemon's memory in the launch in which it used most.
     pub memory: Option<DaemonMemory>,
     /// All launches.
     pub samples: Vec<PoolSample>,
@@ -90,7 +90,7 @@ pub struct PoolSample {
     pub alloc_cpu_us: f64,
     /// See [`PoolReport`].
     pub alloc_wall_us: f64,
-    /// CPU time for reading the clocks; already subtracted above.
+    /// CPU time for reading the clocks, which is already subtracted from `alloc_cpu_us`.
     pub clocks_cpu_us: f64,
     /// See [`PoolReport`].
     pub requests: u64,
@@ -111,7 +111,7 @@ pub struct PoolSample {
 pub struct Sufficient {
     /// The fraction of all allocations after which at most 64 pages were in use.
     pub share_within_64_pages: f64,
-    /// The number of pages that would be enough for 95 %.
+    /// The number of pages that would be enough for 95 % of the allocations.
     pub pages_for_95_percent: u64,
 }
 
@@ -227,7 +227,7 @@ fn in_use<'a>(samples: impl Iterator<Item = &'a PoolSample>) -> BTreeMap<u64, u6
 }
 
 impl PoolReport {
-    /// Computes everything that follows from the samples.
+    /// Computes all averages and other figures from the samples.
     fn compute(&mut self) {
         let samples = &self.samples;
         let column = |of: fn(&PoolSample) -> f64| samples.iter().map(of).collect::<Vec<f64>>();
@@ -405,14 +405,15 @@ impl PressureReport {
     }
 }
 
-/// Explains the columns.
+/// Explains the columns of the table.
 const LEGEND: &str = "\
 launch time   how long the measured program ran; allocation: CPU time that the allocating threads
               spent getting pages
 requests      allocations of a buffer during the measured program
-CPU, clock    time that the allocating threads spent on them; share: of the CPU time without a pool
+CPU, clock    CPU time and elapsed time that the allocating threads spent on them; share: the CPU
+              time as a fraction of that without a pool
 reclaims      how often an allocation had to reclaim memory
-p95, most     pages in use after 95 % of the allocations, and after any
+p95, most     most pages in use after 95 % of the allocations, and after all of them
 RSS           the daemon's peak resident memory
 ";
 

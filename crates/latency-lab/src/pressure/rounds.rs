@@ -18,7 +18,7 @@ use crate::process::{Child, DaemonMemory, End, Others};
 use crate::{Interrupt, Progress, Result};
 
 /// A shell command that joins the group before it executes the program, so that all memory of the
-/// program is counted there.
+/// program is charged to the group.
 const JOIN: &str = r#"echo $$ > "$0" && exec "$@""#;
 
 #[derive(Debug, Clone)]
@@ -29,7 +29,7 @@ pub(super) struct Measured {
     pub(super) launch_us: f64,
     pub(super) memory: Option<DaemonMemory>,
     pub(super) group_peak: Option<u64>,
-    /// Fraction of CPU time that other programs used meanwhile.
+    /// Fraction of CPU time that other programs used during the launch.
     pub(super) foreign_share: f64,
 }
 
@@ -123,7 +123,7 @@ impl<'a> Rounds<'a> {
         Ok(Some(sample))
     }
 
-    /// Runs a program inside the group to its end; returns how long it took.
+    /// Runs a program inside the group and waits for its end; returns how long it took.
     fn program(
         &self,
         words: &[OsString],

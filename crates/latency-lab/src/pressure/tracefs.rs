@@ -1,5 +1,5 @@
 //! Mounts tracefs for the run if necessary, as the recorder of the other experiments does: the
-//! daemon finds the numbers of the reclaim events there.
+//! daemon reads the numbers of the reclaim events from it.
 
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
@@ -8,7 +8,7 @@ use crate::mounts::is_mounted;
 /// The usual mount point in distributions.
 const USUAL: &str = "/sys/kernel/tracing";
 
-/// Access to tracefs. When dropped, unmounts what was mounted for it.
+/// Access to tracefs. Dropping it unmounts tracefs if it was mounted for this run.
 #[derive(Debug)]
 pub(super) struct Tracefs {
     ours: bool,
@@ -28,7 +28,7 @@ impl Tracefs {
 impl Drop for Tracefs {
     fn drop(&mut self) {
         if self.ours {
-            // If it is busy, another program uses it by now.
+            // If tracefs is busy, another program has begun to use it, and it stays mounted.
             let _ = unmount(USUAL, UnmountFlags::empty());
         }
     }

@@ -1,5 +1,5 @@
-//! A child in its own process group, so that Ctrl-C at the terminal reaches only the lab and the
-//! lab ends its children in an orderly way. Its end is noticed through a pidfd, and its standard
+//! A child in its own process group, so that Ctrl-C at the terminal reaches only the lab, which
+//! then ends its children in an orderly way. A pidfd reports the child's end, and its standard
 //! error goes to a memfd.
 
 use std::ffi::OsStr;
@@ -20,12 +20,12 @@ use super::lead;
 use crate::error::{Doing, dash};
 use crate::{Interrupt, LabError, Result};
 
-/// How long a process may take to end after SIGTERM.
+/// How long a process may take to end after SIGTERM before it is killed.
 const TERM_TIMEOUT: Duration = Duration::from_secs(5);
-/// How often a wait for a pidfd is interrupted to check for a request to stop.
+/// Interval at which a wait for a child is interrupted to check for a request to stop.
 const POLL: Duration = Duration::from_millis(200);
 
-/// A running or ended child.
+/// A child that is running or has ended.
 #[derive(Debug)]
 pub(crate) struct Child {
     child: std::process::Child,
@@ -46,12 +46,12 @@ pub(crate) enum End {
 }
 
 impl Child {
-    /// Starts `command` with no input, its output discarded and its errors kept.
+    /// Starts `command` without input; its output is discarded, and its standard error is kept.
     pub(crate) fn spawn(command: &mut Command) -> Result<Child> {
         Self::spawn_with(command, Stdio::null())
     }
 
-    /// Starts `command` with this standard input, which the command may also write to.
+    /// Starts `command` with this standard input, to which the command may also write.
     pub(crate) fn spawn_with(command: &mut Command, stdin: impl Into<Stdio>) -> Result<Child> {
         let program = PathBuf::from(command.get_program());
         lead::before(command);
@@ -80,7 +80,7 @@ impl Child {
         self.child.id()
     }
 
-    /// Waits for the end of the child, for `timeout`, or for a request to stop.
+    /// Waits until the child ends, until `timeout` has passed, or until the user asks to stop.
     pub(crate) fn wait(&mut self, timeout: Duration, interrupt: &Interrupt) -> Result<End> {
         let deadline = Instant::now() + timeout;
         loop {
@@ -207,7 +207,7 @@ pub(crate) fn describe(status: ExitStatus) -> String {
 }
 
 impl End {
-    /// Describes the end in messages.
+    /// Describes the end for messages.
     pub(crate) fn describe(self) -> String {
         match self {
             End::Exited(status) => describe(status),

@@ -5,7 +5,7 @@ use std::fs;
 
 use super::lead::INHERITED;
 
-/// From linux/sched.h: the flag of kernel threads.
+/// The flag of kernel threads, from linux/sched.h.
 const PF_KTHREAD: u64 = 0x0020_0000;
 
 /// The value in the line `NAME: VALUE`.
@@ -25,7 +25,7 @@ pub(crate) fn number_in(path: &str, name: &str) -> Option<u64> {
     value_in(path, name)?.split(' ').next()?.parse().ok()
 }
 
-/// Fields of /proc/PID/stat after the name, starting with field 3 (state).
+/// The fields of a /proc/PID/stat after the name, starting with field 3 (state).
 fn fields(path: &str) -> Option<Vec<String>> {
     let stat = fs::read_to_string(path).ok()?;
     let after = stat.rsplit_once(')')?.1;
@@ -78,8 +78,8 @@ pub(crate) fn policy() -> Option<String> {
     })
 }
 
-/// Why figures from a trace would be wrong here: the trace has the process IDs of the whole
-/// machine, and /proc those of this namespace.
+/// Why figures from a trace would be wrong here, if they would: a trace has the process IDs of the
+/// whole machine, but /proc has those of this namespace.
 pub(crate) fn foreign_pids() -> Option<&'static str> {
     // PROC_PID_INIT_INO of linux/proc_ns.h, unchanged since Linux 3.8.
     let first = "pid:[4026531836]";
@@ -90,7 +90,8 @@ pub(crate) fn foreign_pids() -> Option<&'static str> {
     )
 }
 
-/// Our own group, from the line of /proc/self/cgroup whose controllers are `wanted`.
+/// The path of our own group, from the line of /proc/self/cgroup whose controllers `wanted`
+/// accepts.
 pub(crate) fn cgroup(groups: &str, wanted: impl Fn(&str) -> bool) -> Option<&str> {
     groups.lines().find_map(|line| {
         let mut fields = line.splitn(3, ':').skip(1);
@@ -113,7 +114,7 @@ pub(crate) fn process_threads(pid: u32) -> Vec<u32> {
     numbers(&format!("/proc/{pid}/task"))
 }
 
-/// How often each thread of a process has left its CPU, if all of them sleep.
+/// How often each thread of a process has left its CPU; none unless all threads sleep.
 pub(crate) fn sleeping_threads(pid: u32) -> Option<Vec<(u32, u64)>> {
     let mut threads = process_threads(pid);
     threads.sort_unstable();
@@ -139,7 +140,7 @@ pub(crate) fn children(parent: u32) -> BTreeSet<u32> {
     numbers("/proc").into_iter().filter(is_child).collect()
 }
 
-/// Children, their children, and so on; without `root` itself.
+/// The children of `root`, their children, and so on.
 pub(crate) fn descendants(root: u32) -> Vec<u32> {
     let parents: Vec<(u32, u64)> = numbers("/proc")
         .into_iter()
@@ -170,9 +171,8 @@ pub(crate) fn kernel_threads() -> Vec<u32> {
     numbers("/proc").into_iter().filter(is_kernel).collect()
 }
 
-/// Clock ticks of every program, including ended children that it waited for; without kernel
-/// threads and without those in `but`. A program that ends passes its ticks to its parent, so none
-/// are lost.
+/// Clock ticks of every process except kernel threads and the processes in `but`. A process's ticks
+/// include those of ended children that it waited for, so no ticks are lost when a process ends.
 pub(crate) fn ticks(but: &[u32]) -> BTreeMap<u32, u64> {
     let ticks = |pid: u32| {
         let fields = fields(&format!("/proc/{pid}/stat"))?;
@@ -188,7 +188,7 @@ pub(crate) fn ticks(but: &[u32]) -> BTreeMap<u32, u64> {
     others.filter_map(ticks).collect()
 }
 
-/// Time of all CPUs since boot, in clock ticks, by the states of /proc/stat: user, nice, system,
+/// Time of all CPUs since boot, in clock ticks, for each state in /proc/stat: user, nice, system,
 /// idle, iowait, irq, softirq, steal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Machine([u64; 8]);
@@ -204,7 +204,7 @@ impl Machine {
         self.total() - waits
     }
 
-    /// All time, except what a hypervisor took.
+    /// All time except what a hypervisor took.
     pub(crate) fn total(&self) -> u64 {
         self.0[..STEAL].iter().sum()
     }
@@ -214,9 +214,9 @@ impl Machine {
         self.0[STEAL]
     }
 
-    /// The time since `before`. None if a counter went backwards: idle time does when a CPU goes
-    /// offline, and stolen time when a machine migrates. Then no part of the sum is known. A
-    /// decrease of a few ticks is within the rounding of proc_stat(5).
+    /// The time since `before`. None if a counter went backwards, since no part of the sum is known
+    /// then. Idle time does that when a CPU goes offline, and stolen time when a virtual machine
+    /// migrates. A decrease of a few ticks is only the rounding of proc_stat(5).
     pub(crate) fn since(&self, before: &Machine) -> Option<Machine> {
         const ROUNDING: u64 = 10;
         let mut states = [0; 8];

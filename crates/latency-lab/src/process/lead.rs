@@ -1,14 +1,14 @@
 //! Keeps the lab ahead of its children if the lab was started with a real-time policy. Otherwise a
-//! program that never sleeps would keep the lab from the CPU, and no time limit would end that
-//! program.
+//! program that never sleeps would keep the CPU from the lab, and the lab could not end the program
+//! at its time limit.
 
 use std::process::Command;
 use std::sync::OnceLock;
 
 use sys::sched::{Inherited, lead};
 
-/// The real-time policy that the lab was started with, if any; all children start with it. The
-/// thread that starts the first child has a higher priority from then on.
+/// The real-time policy that the lab was started with, if any; all children start with it. From the
+/// start of the first child on, the thread that starts children has a higher priority.
 pub(super) static INHERITED: OnceLock<Option<Inherited>> = OnceLock::new();
 
 /// Makes a child start with the policy that the lab was started with, at a lower priority than the

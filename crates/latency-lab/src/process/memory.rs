@@ -1,4 +1,4 @@
-//! Live counters of a daemon, and its resident memory with the limit that it must keep to.
+//! Live counters of a daemon, and its resident memory, which must stay below a limit.
 
 use std::io;
 use std::path::Path;
@@ -60,7 +60,7 @@ fn bound(counters: &Value) -> Option<u64> {
     Some(OWN_BYTES + cache + pages * 4096)
 }
 
-/// `VmHWM` of a process.
+/// The peak resident memory of a process in bytes (`VmHWM`).
 fn peak_rss(pid: u32) -> Option<u64> {
     Some(number_in(&format!("/proc/{pid}/status"), "VmHWM")? << 10)
 }

@@ -1,4 +1,4 @@
-//! Processes that the lab starts, watches and ends, and facts from /proc about all others.
+//! The processes that the lab starts, watches and ends, and facts from /proc about all processes.
 
 mod child;
 mod facts;

@@ -13,33 +13,33 @@ use rustix::process::{
 use super::facts::{children, descendants};
 use crate::Interrupt;
 
-/// Longest time until a request to stop is noticed.
+/// Longest time that passes before a request to stop is noticed.
 const SLICE: Duration = Duration::from_millis(200);
 
 /// How long to wait for killed processes, which may still be waiting for a device.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// While it exists, orphaned processes become children of the lab. Meanwhile the lab must start
-/// nothing but the program.
+/// While this exists, orphaned processes become children of the lab, and the lab must start nothing
+/// but the program.
 #[derive(Debug)]
 pub(crate) struct Orphans {
-    /// Children of the lab that the program did not start.
+    /// The children that the lab had before the program was started.
     before: BTreeSet<u32>,
 }
 
 impl Orphans {
-    /// Begins to adopt orphans; call it before the program is started.
+    /// Begins to adopt orphans. Call it before the program is started.
     pub(crate) fn watch() -> Orphans {
         let me = std::process::id();
-        // Any user may do this, since Linux 3.4.
+        // Any user may do this, and every kernel since Linux 3.4 supports it.
         let _ = set_child_subreaper(Some(Pid::INIT));
         Orphans {
             before: children(me),
         }
     }
 
-    /// Waits for all processes that the program left, until `deadline` or a request to stop.
-    /// Returns true if there were any.
+    /// Waits until all processes that the program left have ended, at most until `deadline` or a
+    /// request to stop. Returns true if there were such processes.
     pub(crate) fn wait(&self, deadline: Instant, interrupt: &Interrupt) -> bool {
         let mut found = false;
         while let Some(&one) = self.living().first() {
@@ -69,8 +69,8 @@ impl Orphans {
         self.living().into_iter().map(name).collect()
     }
 
-    /// Children of the lab that the program left. Ended ones are reaped, so that their own children
-    /// become visible.
+    /// Children of the lab that the program left. Children that have ended are reaped, so that
+    /// their own children become visible.
     fn living(&self) -> Vec<Pid> {
         let new = children(std::process::id());
         let new = new.difference(&self.before);
@@ -131,7 +131,8 @@ mod tests {
                 .wait(Duration::from_secs(60), &Interrupt::never())
                 .unwrap();
             assert!(matches!(end, End::Exited(status) if status.success()));
-            // Dropping the child would kill the process that has not left its group yet.
+            // The child is kept, because dropping it would kill a process that has not left its
+            // group yet.
             (left, child)
         };
         let directory = crate::scratch::Scratch::new(&std::env::temp_dir()).unwrap();

@@ -8,13 +8,13 @@ use super::facts::{descendants, name, ticks, ticks_per_second};
 /// The fraction of the CPU time that other programs may use in a valid measurement.
 pub(crate) const FOREIGN_LIMIT: f64 = 0.1;
 
-/// Less time than this is within the resolution of the clock.
+/// A CPU time below this is within the resolution of the clock ticks.
 const GRAIN_SECONDS: f64 = 0.05;
 
-/// Number of programs that are named.
+/// Maximum number of programs to name.
 const NAMES: usize = 3;
 
-/// Clock ticks of every other program at one moment.
+/// The clock ticks that every other program had used at one moment.
 #[derive(Debug)]
 pub(crate) struct Others {
     ours: Vec<u32>,
@@ -35,8 +35,8 @@ impl Others {
         }
     }
 
-    /// The fraction of all CPUs' time that other programs used since the snapshot, over `elapsed`;
-    /// 0 if it is too little to count.
+    /// The fraction of all CPUs' time that other programs have used since the snapshot, `elapsed`
+    /// ago; 0 if they used too little to count.
     pub(crate) fn share(&self, elapsed: Duration) -> f64 {
         let sum = |of: &BTreeMap<u32, u64>| of.values().sum::<u64>();
         let ticks = sum(&ticks(&self.ours)).saturating_sub(sum(&self.before));
@@ -48,7 +48,7 @@ impl Others {
         }
     }
 
-    /// The programs that used most CPU time since the snapshot, longest first.
+    /// The programs that have used the most CPU time since the snapshot, in descending order.
     pub(crate) fn busiest(&self) -> Vec<String> {
         let mut busy: BTreeMap<String, u64> = BTreeMap::new();
         for (pid, now) in ticks(&self.ours) {
@@ -63,8 +63,8 @@ impl Others {
     }
 }
 
-/// Describes how much CPU time other programs use before a run, if it is so much that launches
-/// beside them cannot count.
+/// Describes how much CPU time other programs use before a run, if they use so much that launches
+/// cannot count.
 pub(crate) fn load_found(limit: f64) -> Option<String> {
     /// Long enough for many clock ticks, so that the share is precise.
     const LOOK: Duration = Duration::from_millis(500);
@@ -97,7 +97,7 @@ mod tests {
         let mut names = Vec::new();
         for _ in 0..1200 {
             std::thread::sleep(Duration::from_millis(50));
-            // Renews the snapshot, so that only the busy program has used CPU time since.
+            // Renews the snapshot, so that only the busy program has used CPU time since then.
             others.before = ticks(&[]);
             others.before.insert(busy.id(), 0);
             names = others.busiest();

@@ -1,18 +1,18 @@
-//! One measurement: a test of an engine, with the image in one state.
+//! A measurement is a test of one engine with the image in one state.
 
 use serde::{Deserialize, Serialize};
 
 use crate::engine::Engine;
 
-/// One way of reading.
+/// A way of reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Test {
-    /// Readers read adjacent parts of the biggest files.
+    /// Each reader reads its own adjacent part of the biggest files.
     Sequential {
         /// Number of threads.
         readers: usize,
     },
-    /// Jobs read blocks at random places, each place once.
+    /// Jobs read blocks at random places, each place at most once.
     Random {
         /// Bytes per read.
         block: usize,
@@ -21,14 +21,14 @@ pub enum Test {
     },
     /// Reads all files of the tree, one after another.
     Tree,
-    /// Reads all entries of the tree with their attributes, but no contents.
+    /// Reads all entries of the tree with their attributes, but without their contents.
     Metadata,
-    /// Runs `ls -lR`, as a user would. It also requests extended attributes.
+    /// Runs `ls -lR`, as a user would. `ls` also requests extended attributes.
     List,
 }
 
 impl Test {
-    /// Bytes of one read of the sequential tests and the tree.
+    /// Bytes per read in the sequential tests and the test of the tree.
     pub const SEQUENTIAL_BLOCK: usize = 128 << 10;
 
     /// All tests, in the order of the table.
@@ -41,7 +41,7 @@ impl Test {
         tests
     }
 
-    /// Name in the JSON, threads, bytes per read, and unit.
+    /// The name in the JSON, the number of threads, the bytes per read, and the unit.
     fn facts(&self) -> (&'static str, usize, usize, &'static str) {
         match *self {
             Test::Sequential { readers } => ("seq", readers, Test::SEQUENTIAL_BLOCK, "MB/s"),
@@ -86,7 +86,7 @@ impl Test {
     }
 }
 
-/// Where the image's bytes are when the test begins.
+/// Where the bytes of the image are when a test begins.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ImageState {

@@ -8,10 +8,10 @@ use sha2::{Digest, Sha256};
 
 use super::cell::Test;
 
-/// Maximum number of bytes that are compared between engines before measuring.
+/// Maximum number of bytes to compare between engines before anything is measured.
 const COMPARED: u64 = 64 << 20;
 
-/// A part of a file, by its path below the mount point.
+/// A part of a file. The path is relative to the mount point.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) path: PathBuf,
@@ -58,8 +58,8 @@ impl Content {
         self.parts.iter().map(|part| part.length).sum()
     }
 
-    /// Adjacent shares of about equal size, divided at block boundaries so that no block has two
-    /// readers.
+    /// Divides the parts into adjacent shares of about equal size, at block boundaries, so that no
+    /// block has two readers.
     pub(crate) fn shares(&self, readers: usize) -> Vec<Vec<Part>> {
         let block = Test::SEQUENTIAL_BLOCK as u64;
         let share = self
@@ -92,7 +92,7 @@ impl Content {
         shares
     }
 
-    /// Hashes the first bytes, to compare engines.
+    /// A hash of the first bytes, by which engines are compared.
     pub(crate) fn hash(&self, point: &Path) -> io::Result<Vec<u8>> {
         let mut hash = Sha256::new();
         let mut left = COMPARED;
@@ -105,7 +105,8 @@ impl Content {
     }
 }
 
-/// Visits every entry below `directory` with its own attributes; symlinks are not followed.
+/// Visits every entry below `directory`. Symlinks are not followed but visited with their own
+/// attributes.
 pub(crate) fn walk(
     directory: &Path,
     each: &mut dyn FnMut(&Path, &fs::Metadata) -> io::Result<()>,

@@ -13,7 +13,7 @@ use crate::process::Others;
 use crate::schedule::{Executor, Outcome, Thrown};
 use crate::{Interrupt, LabError, Progress, Result};
 
-/// Sequential tests read at most this much, from the biggest files.
+/// Maximum number of bytes that a sequential test reads from the biggest files.
 const SEQUENTIAL: u64 = 512 << 20;
 
 pub(super) struct Bench<'a> {
@@ -96,7 +96,7 @@ impl<'a> Bench<'a> {
         }
         let mut mounted = cell.engine.mount(self.site, &self.point, self.interrupt)?;
         if cell.image == ImageState::Cold {
-            // Mounting has read the superblock and neighbouring blocks into the page cache.
+            // Drops the blocks that mounting has read: the superblock and its neighbours.
             drop_from_cache(&self.site.image)?;
         }
         let others = Others::now(mounted.daemon());
@@ -134,7 +134,8 @@ impl Executor for Bench<'_> {
     }
 }
 
-/// If the daemon has ended, reports that instead of the failed read.
+/// The result of a read. If the read failed and the daemon has ended, the error is the end of the
+/// daemon.
 fn read<T>(engine: &Engine, result: std::io::Result<T>, mounted: &mut Mounted) -> Result<T> {
     result.map_err(|source| match mounted.check() {
         Err(died) => died,

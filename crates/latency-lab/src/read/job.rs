@@ -16,14 +16,14 @@ use super::cell::Test;
 use super::content::{Content, Part, walk};
 use crate::statistics::percentile;
 
-/// Random tests make at most this many reads, each at a different place.
+/// Maximum number of reads in a random test; each reads a different place.
 const RANDOM_READS: usize = 4000;
 
-/// Result of one run of a test, in the unit of the test.
+/// The result of one run of a test, in the test's unit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Measured {
     pub(super) value: f64,
-    /// Latency of single reads; random tests only.
+    /// 99th percentile of the latency of single reads; only in random tests.
     pub(super) p99_us: Option<f64>,
     pub(super) seconds: f64,
 }
@@ -58,8 +58,8 @@ fn timed(work: impl FnOnce() -> io::Result<()>) -> io::Result<Measured> {
     })
 }
 
-/// Runs `work` once for each of `shares`, all at the same time. The clock starts when all are ready
-/// and stops when the last is done.
+/// Runs `work` once for each of `shares`, all at the same time. The clock starts when all threads
+/// are ready and stops when the last one has finished.
 fn together<S: Sync, R: Send>(
     shares: &[S],
     work: impl Fn(&S) -> io::Result<R> + Sync,
@@ -120,8 +120,8 @@ fn read_part(point: &Path, part: &Part) -> io::Result<()> {
     Ok(())
 }
 
-/// Places to read, each an index of a part and an offset in it; every block at most once, in an
-/// order without a pattern.
+/// Places to read, in random order: each is the index of a part and an offset in that part, and no
+/// block occurs twice.
 fn places(content: &Content, block: usize, most: usize, seed: u64) -> Vec<(usize, u64)> {
     let block = block as u64;
     let blocks = |(number, part): (usize, &Part)| {
@@ -193,7 +193,7 @@ fn tree(point: &Path) -> io::Result<()> {
     })
 }
 
-/// Runs `ls` from start to end; how many system calls it makes per entry depends on its version.
+/// Runs `ls` to its end. How many system calls it makes per entry depends on its version.
 fn list(point: &Path) -> io::Result<()> {
     let output = Command::new("ls")
         .args(["-lR", "--"])

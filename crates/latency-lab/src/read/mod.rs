@@ -1,6 +1,7 @@
-//! Throughput and latency of reading, with engines side by side. The tests read files sequentially
-//! and at random places, read the whole tree and its metadata, and run `ls -lR`, with the image
-//! warm and cold. File contents are always cold: every sample has a new mount.
+//! Measures the throughput and latency of reading, with engines side by side. The tests read files
+//! sequentially and at random places, read the whole tree and its metadata, and run `ls -lR`, with
+//! the image warm and cold. The file contents of the mount are always cold, since every sample has
+//! a new mount.
 //!
 //! Readers are threads of the lab. Before anything is measured, every engine must deliver the same
 //! bytes as the first one.
@@ -25,10 +26,10 @@ use crate::statistics::{fewest_rounds, too_few};
 use crate::{Interrupt, LabError, Progress, Result};
 use executor::Bench;
 
-/// Number of samples if there is only one engine, for which nothing is claimed.
+/// Number of samples if there is only one engine and therefore nothing to claim.
 const ALONE: usize = 5;
 
-/// The number of rounds that a claim needs.
+/// The number of rounds that are needed for a claim.
 fn rounds(comparisons: usize) -> usize {
     match comparisons {
         0 => ALONE,

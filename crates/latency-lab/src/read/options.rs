@@ -13,10 +13,11 @@ pub struct ReadOptions {
     pub image: PathBuf,
     /// The `erofast` binary for the engines `erofast:...`.
     pub erofast: PathBuf,
-    /// The engines to compare, each with the first one; if none are named, the available ones of
-    /// [`Engine::default_list`].
+    /// The engines to compare, each with the first one; if empty, those of [`Engine::default_list`]
+    /// that are available.
     pub engines: Vec<Engine>,
-    /// Samples per test; by default as many as a claim needs, or 5 for a single engine.
+    /// Number of samples per test; by default as many as are needed for a claim, or 5 if there is
+    /// only one engine.
     pub iterations: Option<usize>,
     /// The tests to run.
     pub tests: Vec<Test>,

@@ -11,7 +11,7 @@ use crate::schedule::{Gathered, Kept, Plan};
 use crate::statistics::{Comparison, Summary, compare_rounds, correct, in_rounds, median};
 use crate::table::Table;
 
-/// One test of one engine.
+/// The results of one test with one engine.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct ReadResult {
     /// The engine, as requested.
@@ -25,7 +25,7 @@ pub struct ReadResult {
     pub title: String,
     /// Number of threads that read.
     pub readers: usize,
-    /// Bytes of one read.
+    /// Number of bytes per read.
     pub block: usize,
     /// Where the image was: in the page cache or on the disk.
     pub image: ImageState,
@@ -39,18 +39,19 @@ pub struct ReadResult {
     pub minimum: Option<f64>,
     /// Largest sample.
     pub maximum: Option<f64>,
-    /// Median of the samples' 99th percentiles of single reads; random tests only.
+    /// The median, over all samples, of the 99th percentile of the latency of single reads; only
+    /// for random tests.
     pub p99_us: Option<f64>,
     /// Comparison with the first engine; none for the first.
     pub against_first: Option<Comparison>,
-    /// The rounds that the samples were measured in; reports of early versions lack them.
+    /// The rounds that the samples were measured in; reports from early versions lack them.
     #[serde(default)]
     pub rounds: Vec<usize>,
     /// Number of samples that were discarded and measured again.
     pub thrown_away: usize,
     /// Number of `samples` that were spoilt and could no longer be repeated.
     pub spoilt: usize,
-    /// What spoilt the first of the spoilt samples.
+    /// What spoilt the first spoilt sample.
     pub spoilt_by: Option<String>,
 }
 
@@ -65,9 +66,9 @@ pub struct ReadReport {
     pub interrupted: bool,
     /// The environment of the run.
     pub environment: Environment,
-    /// Engines of the default list that this machine does not have.
+    /// Engines of the default list that are not available on this machine.
     pub left_out: Vec<String>,
-    /// Every test of every engine.
+    /// The results of every test with every engine.
     pub results: Vec<ReadResult>,
 }
 
@@ -116,8 +117,8 @@ fn result(cell: &Cell, kept: &[Kept<Measured>], thrown_away: usize) -> ReadResul
 }
 
 impl ReadResult {
-    /// Computes everything that follows from the samples, and compares them with those of the first
-    /// engine.
+    /// Computes everything that follows from the samples, and compares the samples with those of
+    /// the first engine.
     fn compute(&mut self, first: Option<&ReadResult>) {
         let summary = Summary::of(&self.samples);
         self.median = summary.map(|summary| summary.median);
@@ -140,7 +141,7 @@ impl ReadResult {
         format!("{}, image {}", self.title, self.image.word())
     }
 
-    /// Whether both results are of the same test, with the image in the same state.
+    /// Whether both results are from the same test with the image in the same state.
     pub(crate) fn is_beside(&self, other: &ReadResult) -> bool {
         self.title == other.title && self.image == other.image
     }

@@ -1,6 +1,6 @@
 //! A recording divided into blocks of equal length: how long the threads of each name waited in
-//! each block. The sum of waits of a whole recording says nothing about their spread; its blocks
-//! do.
+//! each block. The total wait in a recording says nothing about how much waiting varies; the blocks
+//! show that.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,17 +8,16 @@ use sched_trace::latency::{Filter, Group, GroupBy, Report, Wait, WorkRun};
 use sched_trace::stats::{mean, us};
 use sched_trace::{Comm, Kind, Name, Trace};
 
-/// Number of blocks in a recording: enough for a claim even if neighbours are joined.
+/// Maximum number of blocks in a recording: enough for a claim even if neighbours are joined.
 const BLOCKS: u64 = 80;
-/// Shorter blocks would contain only parts of single waits.
+/// Minimum length of a block: shorter blocks would contain only parts of single waits.
 pub(super) const LEAST_NS: u64 = 25_000_000;
-/// Joining stops before the number of blocks falls below this.
+/// Minimum number of blocks that must remain when neighbours are joined.
 const FEWEST: usize = 10;
-/// Neighbours are joined while they resemble each other more than this, by the correlation of each
-/// block with the next.
+/// Neighbours are joined as long as the correlation of each block with the next one exceeds this.
 const ALIKE: f64 = 0.1;
 
-/// A number of durations and their sum.
+/// How many durations were added, and their sum.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sum {
     count: u64,
@@ -36,14 +35,14 @@ impl Sum {
     }
 }
 
-/// The waits of one row, block by block.
+/// The waits of one row in each block.
 #[derive(Debug, Clone)]
 pub(super) struct Series {
-    /// Time waited within each block, including by waits that extend beyond it.
+    /// Time waited within each block, including the parts of waits that extend beyond the block.
     waited_ns: Vec<u64>,
-    /// Waits, by the block in which they ended.
+    /// The waits that ended in each block.
     waits: Vec<Sum>,
-    /// Queue delays, by the block in which the item started.
+    /// The queue delays of the items that started in each block.
     delays: Vec<Sum>,
     /// The longest wait.
     pub(super) longest_ns: u64,
@@ -73,7 +72,7 @@ impl Series {
         (sum.count, sum.average_us())
     }
 
-    /// The average wait of each block that has one.
+    /// The average wait in each block in which a wait ended.
     pub(super) fn averages(&self) -> Vec<f64> {
         joined(
             self.waits
@@ -83,7 +82,7 @@ impl Series {
         )
     }
 
-    /// The average queue delay of each block that has one.
+    /// The average queue delay in each block in which an item started.
     pub(super) fn delays(&self) -> Vec<f64> {
         joined(
             self.delays
@@ -118,7 +117,7 @@ fn correlation(series: &[f64]) -> f64 {
 /// A recording divided into blocks.
 pub(super) struct Blocks {
     pub(super) rows: BTreeMap<String, Series>,
-    /// All rows that could occur, including those of threads that never waited.
+    /// The names of all rows that could occur, including those of threads that never waited.
     pub(super) occur: BTreeSet<String>,
     first_ns: u64,
     length_ns: u64,
@@ -172,12 +171,12 @@ impl Blocks {
         )
     }
 
-    /// The values of a row that never waited.
+    /// The values of a row whose threads never waited.
     pub(super) fn never(&self) -> Vec<f64> {
         vec![0.0; self.count]
     }
 
-    /// Microseconds per second of the whole recording.
+    /// Converts a total time to microseconds per second of the recording.
     pub(super) fn per_second(&self, ns: u64) -> f64 {
         us(ns) / (self.length_ns as f64 * self.count as f64 / 1e9)
     }
@@ -192,7 +191,7 @@ impl Blocks {
         (block as usize).min(self.count - 1)
     }
 
-    /// Adds the parts of a wait to the blocks that contain them.
+    /// Adds each part of a wait to the block that contains it.
     fn add_parts(&mut self, name: String, wait: &Wait) {
         let (from, to) = (self.block(wait.start_ns), self.block(wait.end_ns));
         let edge = |block: usize| self.first_ns + block as u64 * self.length_ns;
@@ -236,8 +235,8 @@ pub(super) fn row_of_group(report: &Report, group: &Group, by: GroupBy) -> Strin
     }
 }
 
-/// The name of a thread's row. All kworkers share "kworker": which of them serves an item is a
-/// matter of chance, and differs between recordings.
+/// The name of a thread's row. All kworkers share "kworker": chance decides which of them serves an
+/// item, so that differs between recordings.
 fn of_thread(report: &Report, (pid, comm): (i32, Comm), by: GroupBy) -> String {
     let process = report.process(pid).map(|process| report.comm(process));
     let comm = match by {
@@ -282,7 +281,7 @@ mod tests {
     use crate::statistics::compare;
     use fastrand::Rng;
 
-    /// Blocks with long tails, each partly like the one before.
+    /// Block values with a long tail, each of which partly resembles the one before.
     fn in_spells(random: &mut Rng, around: f64) -> Vec<f64> {
         let mut spell = 1.0;
         let mut block = || {

@@ -1,6 +1,6 @@
 //! Compares two recordings of the scheduler by the rules of [`statistics`](crate::statistics):
-//! which threads, processes or work items wait longer in one of them. The samples are blocks of
-//! each recording.
+//! which threads, processes or work items wait longer in one recording than in the other. The
+//! samples are blocks of each recording.
 
 mod blocks;
 mod report;

@@ -23,9 +23,9 @@ pub struct Recording {
     pub format: &'static str,
     /// The kernel's release, if the file has it.
     pub kernel: String,
-    /// The kernel's scheduler settings, as far as the file shows them.
+    /// The settings of the kernel's scheduler, as far as the file shows them.
     pub scheduler: String,
-    /// CPUs on which events were recorded.
+    /// The CPUs on which events were recorded.
     pub cpus: Vec<u32>,
     /// The clock of the time stamps.
     pub clock: String,
@@ -33,7 +33,7 @@ pub struct Recording {
     pub events: u64,
     /// Time from the first event to the last.
     pub span_us: f64,
-    /// Number of blocks of equal length that the recording is divided into.
+    /// Number of blocks of equal length into which the recording is divided.
     pub blocks: usize,
 }
 
@@ -69,27 +69,27 @@ pub struct Waits {
     pub waited_us_per_s: f64,
 }
 
-/// A row: the new recording compared with the old one.
+/// A row, in which the new recording is compared with the old one.
 #[derive(Debug, Clone, Serialize)]
 pub struct Differing {
-    /// Thread, process, or work queue with its function.
+    /// The name of the thread or process, or of the work queue and its function.
     pub name: String,
     /// False if too many events of these threads are missing; nothing is compared then.
     pub valid: bool,
-    /// "old" or "new" if the row occurs only in that recording.
+    /// "old" or "new", if the row occurs only in this recording.
     pub only: Option<&'static str>,
     /// The waits in the old recording.
     pub old: Waits,
     /// The waits in the new recording.
     pub new: Waits,
-    /// Comparison of the time waited per second, by blocks.
+    /// Comparison of the time waited per second; the samples are the blocks.
     pub waited: Option<Comparison>,
-    /// Comparison of the average wait, by blocks that have one.
+    /// Comparison of the average wait; the samples are the blocks in which a wait ended.
     pub average: Option<Comparison>,
-    /// Comparison of the average queue delay of the items, by blocks that have one; only for work
-    /// queues.
+    /// Comparison of the items' average queue delay; the samples are the blocks in which an item
+    /// started. Only for work queues.
     pub queue_delay: Option<Comparison>,
-    /// The values of the blocks, as one figure per measure.
+    /// The values of the blocks, with one figure for each measure.
     #[serde(skip)]
     figures: Vec<Figure>,
 }
@@ -107,11 +107,11 @@ pub struct RecordingsReport {
     pub old: Recording,
     /// The recording that is compared with the baseline.
     pub new: Recording,
-    /// The rows that wait longest in either recording; those that differ most come first.
+    /// The rows with the most waiting in either recording; those that differ most come first.
     pub rows: Vec<Differing>,
-    /// The number of further rows, which wait less.
+    /// The number of rows left out, which have less waiting.
     pub left_out: usize,
-    /// Other differences between the recordings, and limits of the figures.
+    /// Notices about other differences between the recordings and about the limits of the figures.
     pub notices: Vec<String>,
 }
 
@@ -120,7 +120,7 @@ pub(super) struct Compared {
     pub(super) recording: Recording,
     pub(super) fault: Option<String>,
     pub(super) blocks: Blocks,
-    /// The rows, and whether they can be relied on.
+    /// For each row, whether it can be relied on.
     pub(super) valid: BTreeMap<String, bool>,
 }
 
@@ -143,7 +143,7 @@ impl Compared {
         self.valid.get(name).copied().unwrap_or(true)
     }
 
-    /// The samples of a row, block by block.
+    /// The samples of a row: one value for each block.
     fn samples(&self, name: &str, measure: &Measure) -> Vec<f64> {
         (measure.samples)(&self.blocks, self.blocks.rows.get(name))
     }
@@ -273,7 +273,7 @@ impl RecordingsReport {
         let rows = self.rows.iter().filter(|row| !row.valid).count();
         (rows > 0).then(|| {
             format!(
-                "!: not compared: {}, too many events of these threads are missing",
+                "! not compared, {}: too many events of these threads are missing",
                 count(rows, "row")
             )
         })
@@ -385,7 +385,7 @@ impl Differing {
     }
 }
 
-/// The rows that wait longest in either recording, and the number of other rows.
+/// The rows with the most waiting in either recording, and the number of rows that are left out.
 fn longest<'a>(old: &'a Compared, new: &'a Compared, most: usize) -> (Vec<&'a str>, usize) {
     let both = [old, new].map(|of| of.blocks.rows.keys().map(String::as_str));
     let names: BTreeSet<&str> = both.into_iter().flatten().collect();

@@ -8,7 +8,7 @@ use sched_trace::latency::GroupBy;
 pub struct Source<'a> {
     /// The name of the file, for messages.
     pub name: &'a str,
-    /// Contents of the file.
+    /// The content of the file.
     pub trace: &'a Trace,
 }
 
@@ -17,9 +17,9 @@ pub struct Source<'a> {
 pub struct Selection<'a> {
     /// The kind of thing that a row represents.
     pub by: GroupBy,
-    /// Only threads and work queues whose name this accepts.
+    /// If set, only threads and work queues whose names it accepts are compared.
     pub name: Option<&'a dyn Fn(&str) -> bool>,
-    /// Maximum number of rows to show: those that wait longest.
+    /// Maximum number of rows to show; those with the most waiting are shown.
     pub most: usize,
 }
 

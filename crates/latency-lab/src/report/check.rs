@@ -1,4 +1,4 @@
-//! Finds samples that no run can produce; a file that contains one is refused.
+//! Finds samples that no run can produce; a file that contains such a sample is refused.
 
 use std::collections::BTreeSet;
 
@@ -20,9 +20,10 @@ pub(super) fn launches(engine: &EngineReport) -> Result<(), String> {
     without.try_for_each(|&time| not_negative(&name, "samples_without_us", time))
 }
 
-/// The scheduling latency is the sum of two parts; all three are known, or none.
+/// Checks that the scheduling latency is the sum of its two parts, and that either all three are
+/// known or none.
 fn parts(round: &str, sample: &Sample) -> Result<(), String> {
-    /// Times are whole nanoseconds, so the sum differs only by rounding.
+    /// All times are whole nanoseconds, so the sum may differ only by rounding.
     const ROUNDING_US: f64 = 0.001;
     let (whole, parts) = (
         sample.sched_latency_us,
@@ -54,7 +55,7 @@ fn times(sample: &Sample) -> [(&'static str, f64); 11] {
     ]
 }
 
-/// Checks the samples of one figure; reports of early versions have no rounds.
+/// Checks the samples of one figure; reports from early versions have no rounds.
 pub(super) fn series(name: &str, rounds: &[usize], samples: &[f64]) -> Result<(), String> {
     let all = samples.len();
     if !rounds.is_empty() && all > 0 && rounds.len() != all {
@@ -75,7 +76,7 @@ fn not_negative(name: &str, what: &str, value: f64) -> Result<(), String> {
     }
 }
 
-/// Comparisons use samples of the same round, so each may occur only once.
+/// Comparisons use samples of the same round, so each round may occur only once.
 fn once(name: &str, rounds: &[usize]) -> Result<(), String> {
     let mut seen = BTreeSet::new();
     match rounds.iter().find(|round| !seen.insert(**round)) {

@@ -1,7 +1,8 @@
-//! A report of any experiment, as `--json` writes it: its page, its tables, its samples.
+//! Reads a report of any experiment, as `--json` writes it, and makes its page, its tables and its
+//! samples.
 //!
-//! The experiments also make their own pages here, so a page made later, or on another machine, is
-//! the same.
+//! The experiments also make their pages here, so a page that is made later or on another machine
+//! is the same.
 
 mod check;
 mod several;
@@ -157,8 +158,8 @@ fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T, String> {
     })
 }
 
-/// Refuses samples that no run can produce; the error does not name the file. The engines must have
-/// been numbered before.
+/// Refuses samples that no run can produce; the error does not name the file. The engines must
+/// already have been numbered.
 fn check(report: &Report) -> Result<(), String> {
     match report {
         Report::Launch(it) => {

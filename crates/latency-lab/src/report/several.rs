@@ -1,7 +1,9 @@
-//! Several reports of one experiment side by side: from different days, devices or versions.
+//! Several reports of one experiment side by side, for example from different days, devices or
+//! versions.
 //!
-//! Unlike the engines of one run, the samples of different reports were not interleaved. Other
-//! differences between the runs are part of the result, so the environments are compared as well.
+//! Unlike samples of the engines of one run, samples of different reports were not interleaved.
+//! Whatever else differs between the runs affects the result, so the environments are compared as
+//! well.
 
 use std::path::PathBuf;
 
@@ -53,7 +55,7 @@ impl Reports {
         Ok(reports)
     }
 
-    /// Checks that there is something to compare or export.
+    /// Checks that the reports have samples to compare or export.
     fn check_samples(&self) -> Result<()> {
         let (name, report) = &self.all[0];
         match report.findings().figures.is_empty() {
@@ -65,7 +67,7 @@ impl Reports {
         }
     }
 
-    /// The experiment that made the reports.
+    /// The experiment that the reports are from.
     pub(crate) fn kind(&self) -> &'static str {
         self.all[0].1.findings().kind
     }
@@ -74,8 +76,8 @@ impl Reports {
         self.all.iter().skip(1)
     }
 
-    /// The figures of every engine, with a row for each report, compared with the first. The row of
-    /// a report that lacks the figure has no samples.
+    /// The figures of every engine, each with a row for each report; the rows are compared with the
+    /// first. If a report lacks a figure, its row has no samples.
     pub(crate) fn figures(&self) -> Vec<Figure> {
         let series: Vec<Vec<Series>> = self.all.iter().map(|(_, it)| series(it)).collect();
         let mut figures: Vec<Figure> = Vec::new();
@@ -111,7 +113,7 @@ impl Reports {
         invalid.collect()
     }
 
-    /// How settings and environments differ from those of the first report.
+    /// The differences of settings and environments from those of the first report.
     pub(crate) fn notices(&self) -> Vec<String> {
         let texts: Vec<String> = self.all.iter().map(|(_, it)| it.to_json()).collect();
         let same = |place: &usize| texts[..*place].contains(&texts[*place]);
@@ -126,7 +128,8 @@ impl Reports {
             .collect()
     }
 
-    /// Values at these paths that differ from those of the first report, with the report's name.
+    /// The values at these paths that differ from those of the first report, each with the name of
+    /// its report.
     fn differences(&self, paths: &[Path]) -> Vec<(&str, String)> {
         let first = value(&self.all[0].1);
         let mut found = Vec::new();
@@ -186,7 +189,7 @@ impl Reports {
         found
     }
 
-    /// The findings of a single report, or of all side by side.
+    /// The findings of a single report, or of several reports side by side.
     fn findings(&self) -> Findings {
         if let [(_, report)] = &self.all[..] {
             return report.findings();
@@ -231,7 +234,7 @@ impl Reports {
         html::report(&self.findings(), &json)
     }
 
-    /// Every sample of every report, one per line.
+    /// Comma-separated values: every sample of every report, one per line.
     pub fn to_csv(&self) -> Result<String> {
         self.check_samples()?;
         let mut out = "report,figure,row,sample,value,unit,valid\n".to_owned();
@@ -274,7 +277,7 @@ fn quoted(text: &str) -> String {
     }
 }
 
-/// Engine and figure, unit, and samples.
+/// The names of the engine and figure, the unit, and the samples.
 type Series = (String, String, Vec<f64>);
 
 fn series(report: &Report) -> Vec<Series> {
@@ -290,15 +293,16 @@ fn series(report: &Report) -> Vec<Series> {
 /// The path of a value in a report, and its name.
 type Path = (&'static str, &'static str);
 
-/// Paths that identify the experiment: runs that differ in one are different experiments.
+/// Paths of the values that identify the experiment: runs that differ in one of them are different
+/// experiments.
 const EXPERIMENT: [Path; 3] = [
     ("/command", "command"),
     ("/prepare", "--prepare"),
     ("/chdir", "--chdir"),
 ];
 
-/// Paths of the conditions of the measurement. If one differs, every verdict is affected, so it is
-/// reported before the verdicts.
+/// Paths of the settings of a measurement. If a setting differs, every verdict is affected, so the
+/// difference is reported before the verdicts.
 const SETTINGS: [Path; 8] = [
     ("/iterations", "--iterations"),
     ("/warm_ups", "--warmup"),
@@ -310,7 +314,7 @@ const SETTINGS: [Path; 8] = [
     ("/load", "load"),
 ];
 
-/// Values that are specific to one run, or that follow from another value.
+/// Paths of values that are specific to one run or follow from another value.
 const OF_ONE_RUN: [&str; 8] = [
     "/date",
     "/cpu_steal_share",
@@ -322,7 +326,8 @@ const OF_ONE_RUN: [&str; 8] = [
     "/image/changed",
 ];
 
-/// Names of environment values, the most important first; others are named after their fields.
+/// Names of environment values, the most important first; values that are not listed are named
+/// after their fields.
 const NAMES: [Path; 22] = [
     ("/kernel", "kernel"),
     ("/cpus", "CPUs"),
@@ -387,7 +392,8 @@ fn value(report: &Report) -> Value {
     serde_json::to_value(report).unwrap_or_default()
 }
 
-/// Describes a difference. A value that a report of an early version lacks is not known to differ.
+/// Describes a difference. A value that is missing from a report from an early version is not
+/// reported, since it is not known to differ.
 fn difference(what: &str, path: &str, first: &Value, name: &str, other: &Value) -> Option<String> {
     let (old, new) = first.pointer(path).zip(other.pointer(path))?;
     (old != new).then(|| format!("{what} differs: {}, in {name} {}", text(old), text(new)))
@@ -420,7 +426,7 @@ mod tests {
         Report::from_json(report.to_string().as_bytes()).unwrap()
     }
 
-    /// A report without the fields that later versions added.
+    /// A report that lacks the fields that later versions added.
     const READ: &str = r#"{"iterations": 20, "valid": true, "interrupted": false, "left_out": [],
         "environment": {"date": "2026-11-23", "kernel": "", "cpus": "0-1", "programs": {},
                         "image": {"path": "a", "bytes": 1, "sha256": "0"}},

@@ -1,6 +1,6 @@
 //! Rules for claims. A difference may be claimed only if its interval excludes zero. Equality may
 //! be claimed only if the whole interval is close to zero, and averages and 90th percentiles are
-//! alike. Otherwise nothing was shown.
+//! alike. Otherwise the samples show nothing.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,11 +8,12 @@ use super::median;
 use super::shift::{Interval, Shifts};
 use super::spread::{SAME_PERCENT, Spread, percent};
 
-/// Probability of claiming a difference where there is none: 1 in 100, for all comparisons of a
+/// Probability that a difference is claimed where there is none: 1 in 100 for all comparisons of a
 /// report together.
 pub const LEVEL: f64 = 0.01;
 
-/// If the second side is more than this many times the first, a percentage is not meaningful.
+/// If the second side is more than this many times as large as the first, a percentage is not
+/// meaningful.
 const MOST_TIMES: f64 = 10.0;
 
 /// Verdict on the second side, compared with the first.
@@ -23,7 +24,7 @@ pub enum Verdict {
     Lower,
     /// The second side's values are larger.
     Higher,
-    /// Both sides are the same within [`SAME_PERCENT`] in shift, average and 90th percentile.
+    /// The sides differ by less than [`SAME_PERCENT`] in shift, average and 90th percentile.
     NoDifference,
     /// The samples show neither a difference nor its absence.
     NotShown,
@@ -33,14 +34,15 @@ pub enum Verdict {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
     /// The shift in per cent of the first side: the median of the shifts of all pairs (Hodges and
-    /// Lehmann). None if samples are zero, or if the second side is ten times the first.
+    /// Lehmann). None if samples are zero, or if the second side is more than ten times as large as
+    /// the first.
     pub difference_percent: Option<f64>,
     /// The interval that contains the shift with a probability of 1 - [`LEVEL`], for all
     /// comparisons of the report together.
     pub interval_percent: Option<Interval>,
-    /// If there is no percentage: the shift in the unit of the samples.
+    /// The shift in the unit of the samples, if there is no percentage.
     pub difference: Option<f64>,
-    /// The interval of `difference`.
+    /// The interval that belongs to `difference`.
     pub interval: Option<Interval>,
     /// The second side's average relative to that of the first, in per cent; none if one is zero.
     pub average_percent: Option<f64>,
@@ -49,14 +51,15 @@ pub struct Comparison {
     pub average_interval_percent: Option<Interval>,
     /// The second side's 90th percentile relative to that of the first, without an interval.
     pub p90_percent: Option<f64>,
-    /// The fraction of all pairs in which the second side is lower, ties counted half; 0.5 if there
-    /// is no difference.
+    /// The fraction of all pairs in which the second side is lower, where ties count half; 0.5 if
+    /// there is no difference.
     pub chance_lower: f64,
-    /// Probability of pairs this uneven if there is no difference, two-sided.
+    /// The two-sided p-value: the probability that the pairs are at least this uneven if there is
+    /// no difference.
     pub p_value: f64,
     /// `p_value` after the correction for all comparisons of the report (Bonferroni).
     pub p_adjusted: f64,
-    /// Number of comparisons that `p_adjusted` is corrected for.
+    /// The number of comparisons for which `p_adjusted` is corrected.
     pub comparisons: usize,
     /// The claim that the samples support.
     pub verdict: Verdict,
@@ -71,7 +74,7 @@ pub struct Comparison {
 /// The scale of the shifts.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 enum Scale {
-    /// The logarithms of positive samples: a shift is a ratio.
+    /// The logarithms of the samples, which are positive: a shift is a ratio.
     Ratio,
     /// The samples themselves.
     #[default]
@@ -108,7 +111,7 @@ impl Interval {
     }
 }
 
-/// Compares the samples of two runs as the only comparison of a report.
+/// Compares the samples of two runs, as if this were the only comparison of a report.
 pub fn compare(first: &[f64], second: &[f64]) -> Comparison {
     let scale = Scale::of(first, second);
     let values = |side: &[f64]| -> Vec<f64> { side.iter().map(|&v| scale.value(v)).collect() };
@@ -133,8 +136,8 @@ pub fn compare_rounds(first: &[(usize, f64)], second: &[(usize, f64)]) -> Compar
     Comparison::new(shifts, scale, Spread::of_rounds(&first, &second))
 }
 
-/// Samples with their rounds. If the rounds are unknown, as in reports of early versions, the first
-/// sample is assigned to the first round, and so on.
+/// Pairs the samples with their rounds. If the rounds are unknown, as in reports from early
+/// versions, the first sample is assigned to the first round, and so on.
 pub(crate) fn in_rounds(rounds: &[usize], samples: &[f64]) -> Vec<(usize, f64)> {
     let known = rounds.len() == samples.len();
     let round = |at: usize| if known { rounds[at] } else { at };
@@ -145,15 +148,16 @@ pub(crate) fn in_rounds(rounds: &[usize], samples: &[f64]) -> Vec<(usize, f64)> 
         .collect()
 }
 
-/// The fewest rounds with which a run with this many comparisons can support a claim: with all
-/// shifts on one side.
+/// The minimum number of rounds with which a run with this many comparisons can support a claim,
+/// which it does if all shifts have the same sign.
 pub fn fewest_rounds(comparisons: usize) -> usize {
     let least = 2.0 * comparisons.max(1) as f64 / LEVEL;
     least.log2().ceil() as usize
 }
 
-/// The fewest samples per side that can support a claim, if any sample may be compared with any
-/// other: with all of one side below all of the other, which is one of (2n over n) orders.
+/// The minimum number of samples per side that can support a claim if they were not measured in
+/// rounds. They do if all samples of one side are below all of the other, which is one of
+/// 2n-choose-n orders.
 pub fn fewest_samples(comparisons: usize) -> usize {
     let least = 2.0 * comparisons.max(1) as f64 / LEVEL;
     let (mut samples, mut ways) = (1, 2.0);
@@ -164,7 +168,7 @@ pub fn fewest_samples(comparisons: usize) -> usize {
     samples
 }
 
-/// A notice for a run whose rounds cannot support a claim about its engines.
+/// A notice for a run that has too few rounds to support a claim about its engines.
 pub(crate) fn too_few(
     rounds: usize,
     (sides, noun): (usize, &str),
@@ -216,7 +220,7 @@ impl Comparison {
         comparison
     }
 
-    /// Judges the comparison as one of `comparisons`.
+    /// Computes the verdict of this comparison, which is one of `comparisons`.
     fn judge(&mut self, comparisons: usize) {
         self.comparisons = comparisons;
         self.p_adjusted = (self.p_value * comparisons as f64).min(1.0);
@@ -233,9 +237,9 @@ impl Comparison {
         };
     }
 
-    /// Whether the interval, not widened for the number of comparisons, lies within the shifts that
-    /// do not matter. A difference of [`SAME_PERCENT`] is then wrongly called no difference in 1 of
-    /// 200 comparisons.
+    /// Whether the interval, without the correction for the number of comparisons, contains only
+    /// shifts that do not matter. A difference of [`SAME_PERCENT`] is then wrongly called no
+    /// difference in 1 of 200 comparisons.
     fn shift_is_small(&self) -> bool {
         self.shifts
             .interval(LEVEL)
@@ -248,8 +252,8 @@ impl Comparison {
             })
     }
 
-    /// Whether typical samples are the same but others are not: judged by the shift alone, there
-    /// would be no difference.
+    /// Whether typical samples are the same but others are not: judged by the shift alone, the
+    /// verdict would be no difference.
     pub(crate) fn hides_in_the_shift(&self) -> bool {
         self.verdict == Verdict::NotShown && self.shift_is_small()
     }
@@ -265,14 +269,14 @@ mod tests {
     use super::*;
     use fastrand::Rng;
 
-    /// Long-tailed samples, as latencies are.
+    /// Samples with a long tail, as latencies have.
     fn exponential(random: &mut Rng, average: f64, count: usize) -> Vec<f64> {
         (0..count)
             .map(|_| -average * (1.0 - random.f64()).ln())
             .collect()
     }
 
-    /// Launch times: a floor, and a tail of about 15 % of that floor.
+    /// Launch times: a minimum, and above it a tail of about 15 % of the minimum.
     fn launches(random: &mut Rng, floor: f64, count: usize) -> Vec<f64> {
         let tail = exponential(random, floor * 0.15, count);
         tail.into_iter().map(|tail| floor + tail).collect()
@@ -322,7 +326,7 @@ mod tests {
         assert_eq!(equal + count(&family[20..], Verdict::NotShown), 180);
     }
 
-    /// Each is a single comparison, so the level is 1 in 100.
+    /// Each run makes a single comparison, so a false claim has a probability of 1 in 100.
     #[test]
     fn claims_and_intervals_of_equal_sides_stay_near_the_level() {
         let mut random = Rng::with_seed(4);

@@ -1,4 +1,4 @@
-//! From samples to a statement: summaries, the shift between two sides, outliers, modes.
+//! Turns samples into statements: summaries, the shift between two sides, outliers, modes.
 //!
 //! Nothing here reads a clock or a random device: the same samples produce the same statement.
 

@@ -1,17 +1,17 @@
-//! Bimodal samples: some launches hit a stall and others do not. An average describes neither
-//! group.
+//! Finds bimodal samples, which occur when some launches hit a stall and others do not. An average
+//! describes neither group.
 
 use serde::{Deserialize, Serialize};
 
 use sched_trace::stats::{deviation, mean, median_of_sorted, sorted};
 
-/// Fewest samples of a group; a smaller group would be outliers.
+/// Minimum number of samples in a group; fewer would be outliers.
 const FEWEST: usize = 3;
 /// Minimum distance between the groups' averages, in units of their common deviation (Ashman's D,
-/// 1994). The halves of a uniform distribution have 3.5, those of a bell curve 2.7, and the best
-/// division of an exponential one 4.
+/// 1994). It is 3.5 for the halves of a uniform distribution, 2.7 for those of a bell curve, and 4
+/// for the best division of an exponential distribution.
 const SEPARATION: f64 = 6.0;
-/// Minimum gap between the groups, in deviations of the wider group.
+/// Minimum gap between the groups, in standard deviations of the wider group.
 const GAP: f64 = 2.0;
 
 /// Two groups of samples with a clear gap between them.
@@ -96,7 +96,7 @@ mod tests {
             let values: Vec<f64> = (0..30).map(|_| -(1.0 - random.f64()).ln()).collect();
             modes(&values).is_some()
         });
-        // Expected: 2 in 100, from 4,000 draws of another generator.
+        // The expected rate, 2 in 100, is from 4,000 draws of another generator.
         let found = found.count();
         assert!(found <= 16, "{found} of 400");
     }

@@ -4,8 +4,8 @@ use sched_trace::stats::median;
 
 /// Iglewicz and Hoaglin (1993): a modified z-score above 3.5 marks an outlier.
 const FAR: f64 = 3.5;
-/// Makes the median absolute deviation comparable with the standard deviation of a normal
-/// distribution.
+/// Factor that makes the median absolute deviation comparable with the standard deviation of a
+/// normal distribution.
 const BELL: f64 = 0.6745;
 
 /// Indices of the samples that are too far from the median.

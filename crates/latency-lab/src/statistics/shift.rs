@@ -1,16 +1,15 @@
 //! The shift from one side to the other, by Hodges and Lehmann (1963): the median of the shifts of
-//! all pairs. The interval and the p-value are computed from the same pairs, so they never
-//! contradict each other. No distribution is assumed, which matters here because latencies have
-//! long tails.
+//! all pairs. Interval and p-value are computed from the same pairs, so they never contradict each
+//! other. No distribution is assumed, which matters here because latencies have long tails.
 //!
-//! * Samples of the same rounds: the pairs are the averages of the shifts of any two rounds
-//!   (Walsh), and the number of pairs above zero has the distribution of Wilcoxon's signed ranks
-//!   (1945). Effects common to a round, such as a slow moment of the machine, cancel out.
+//! * Samples of the same rounds: a pair is the average of the shifts of any two rounds (Walsh), and
+//!   the number of pairs above zero has the distribution of Wilcoxon's signed ranks (1945). Effects
+//!   common to a round, such as a slow moment of the machine, cancel out.
 //! * Samples of two runs: the pairs consist of one sample from each side (Mann and Whitney 1947).
 
 use serde::{Deserialize, Serialize};
 
-/// With more rounds than this, or more samples of two sides together, the normal approximation is
+/// Above this number of rounds, or of samples of both sides together, the normal approximation is
 /// used.
 const EXACT_ROUNDS: usize = 100;
 const EXACT_SIDES: usize = 40;
@@ -28,21 +27,22 @@ pub struct Interval {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Shifts {
     sorted: Vec<f64>,
-    /// For each number of pairs from zero to half of them: the probability, if there is no
-    /// difference, that at most this many pairs are below zero.
+    /// For each number from zero to half the number of pairs, the probability that at most this
+    /// many pairs are below zero if there is no difference.
     chances: Vec<f64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Samples {
-    /// Shifts within this many rounds.
+    /// The shifts are those of this many rounds.
     Rounds(usize),
-    /// This many samples on the first side, and on the second.
+    /// The shifts are those between this many samples of the first side and this many of the
+    /// second.
     Sides(usize, usize),
 }
 
 impl Shifts {
-    /// The shifts within pairs of samples, each pair from one round.
+    /// The shifts between the two samples of each round.
     pub(super) fn of_rounds(pairs: &[(f64, f64)]) -> Shifts {
         let shifts: Vec<f64> = pairs.iter().map(|(first, second)| second - first).collect();
         let from = |(at, one)| shifts[at..].iter().map(move |other: &f64| (one, other));
@@ -87,8 +87,8 @@ impl Shifts {
         below + self.sorted.partition_point(|&shift| shift <= 0.0)
     }
 
-    /// The probability, if there is no difference, of a number of pairs below zero that is at least
-    /// this uneven, in either direction. Ties make it an overestimate.
+    /// The probability that the numbers of pairs below and above zero are at least this uneven, in
+    /// either direction, if there is no difference. With ties the result is too high.
     pub(super) fn p_value(&self) -> f64 {
         let half = self.half_below();
         let fewer = half.min(2 * self.sorted.len() - half).div_ceil(2);
@@ -132,12 +132,12 @@ impl Samples {
         }
     }
 
-    /// The probability of each number of pairs below zero, from 0 on; None if computing it is too
-    /// much work.
+    /// The probability of each number of pairs below zero, starting with 0; none if computing them
+    /// is too much work.
     fn exact(self) -> Option<Vec<f64>> {
         let mut chances = vec![0.0; self.pairs() + 1];
         match self {
-            // Each rank has either sign with a probability of one half.
+            // Each rank is positive or negative, each with a probability of one half.
             Samples::Rounds(rounds) if rounds <= EXACT_ROUNDS => {
                 chances[0] = 1.0;
                 for rank in 1..=rounds {
@@ -148,7 +148,8 @@ impl Samples {
                 }
             }
             // The probability that the greatest sample is from the first side is that side's share
-            // of the samples. In that case all of its pairs are below zero, otherwise none.
+            // of the samples. If it is, all pairs with that sample are below zero, otherwise none
+            // are.
             Samples::Sides(first, second) if first + second <= EXACT_SIDES => {
                 let mut of = vec![vec![0.0; chances.len()]; second + 1];
                 for row in &mut of {
@@ -193,7 +194,8 @@ mod tests {
         Shifts::of_sides(first, second).p_value()
     }
 
-    /// From the tables of Mann and Whitney and of Wilcoxon; R's wilcox.test gives the same results.
+    /// The values are from the tables of Mann and Whitney and of Wilcoxon; R's wilcox.test gives
+    /// the same results.
     #[test]
     fn exact_chances_are_those_of_the_tables() {
         let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-9, "{a} {b}");
@@ -242,7 +244,7 @@ mod tests {
 
     #[test]
     fn what_a_round_has_in_common_cancels_out() {
-        // The machine slows down from round to round by far more than the sides differ.
+        // From round to round the machine slows down by far more than the sides differ.
         let rounds: Vec<(f64, f64)> = (0..12)
             .map(|k| (f64::from(k * k), f64::from(k * k) + 1.0))
             .collect();

@@ -1,6 +1,6 @@
 //! Compares two sides beyond their shift. A few launches that take twice as long do not change the
-//! typical launch, but users wait for them. Averages and 90th percentiles must therefore be alike,
-//! too.
+//! typical launch, but users wait for them. Averages and 90th percentiles must therefore be similar
+//! as well.
 
 use super::percentile;
 use super::shift::Interval;
@@ -10,8 +10,8 @@ use sched_trace::stats::{deviation, mean};
 pub const SAME_PERCENT: f64 = 10.0;
 
 /// The quantile of the normal distribution for a 95 % interval. The average only confirms a shift,
-/// whose interval is stricter; if that of the average were as strict, few equal sides would be
-/// called equal.
+/// whose interval is stricter; if the interval of the average were as strict, few equal sides would
+/// be called equal.
 const NORMAL: f64 = 1.959_963_984_540_054;
 
 /// The second side's average and 90th percentile relative to those of the first, in per cent.
@@ -26,7 +26,7 @@ pub(super) struct Spread {
 }
 
 impl Spread {
-    /// The spread between samples of one run, in pairs from the same round.
+    /// The spread of samples of one run, in pairs from the same round.
     pub(super) fn of_rounds(first: &[f64], second: &[f64]) -> Spread {
         let (one, other) = (mean(first), mean(second));
         let relative = first.iter().zip(second).map(|(a, b)| b / other - a / one);
@@ -36,7 +36,7 @@ impl Spread {
         Spread::new(first, second, error, count - 1.0)
     }
 
-    /// The spread between the samples of two runs (Welch).
+    /// The spread of the samples of two runs (Welch).
     pub(super) fn of_sides(first: &[f64], second: &[f64]) -> Spread {
         let parts = [first, second].map(|side| {
             let average = mean(side);
@@ -46,7 +46,7 @@ impl Spread {
         let variance: f64 = parts.iter().map(|(variance, _)| variance).sum();
         let weights = parts.iter().map(|(part, free)| part * part / free);
         let free = variance * variance / weights.sum::<f64>();
-        // Without any deviation the degrees of freedom do not matter.
+        // If the samples do not vary, the degrees of freedom do not matter.
         let free = if variance > 0.0 { free } else { f64::INFINITY };
         Spread::new(first, second, variance.sqrt(), free)
     }
@@ -72,7 +72,7 @@ impl Spread {
         }
     }
 
-    /// Whether neither average nor 90th percentile differs by [`SAME_PERCENT`].
+    /// Whether average and 90th percentile both differ by less than [`SAME_PERCENT`].
     pub(super) fn is_small(&self) -> bool {
         let small = |percent: f64| percent.abs() < SAME_PERCENT;
         let average = self

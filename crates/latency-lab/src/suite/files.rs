@@ -49,11 +49,11 @@ const MOST_BYTES: u64 = 208 << 20;
 const FEWEST_BYTES: u64 = 32 << 20;
 const LARGE_PLACES: [&str; 3] = ["/usr/lib", "/usr/bin", "/usr/share"];
 
-/// The files in `places` that `wanted` selects, by path.
+/// The files in `places` that `wanted` selects, with their sizes and ordered by path.
 fn found(places: &[&str], wanted: impl Fn(&Metadata) -> bool) -> Vec<(PathBuf, u64)> {
     let mut files = Vec::new();
     for place in places {
-        // A place that is missing, or that changes meanwhile, simply contributes fewer files.
+        // A place that is missing, or that changes while it is read, contributes fewer files.
         let _ = walk(Path::new(place), &mut |path, metadata| {
             if metadata.is_file() && wanted(metadata) {
                 files.push((path.to_owned(), metadata.len()));
@@ -76,7 +76,8 @@ fn small(tree: &Tree) -> io::Result<Vec<String>> {
             SMALL_PLACES.join(", ")
         )));
     }
-    // Takes files from all over the list, so that a few large directories do not dominate.
+    // Takes files at regular intervals from the list, so that a few large directories do not
+    // dominate.
     let step = files.len().div_ceil(MOST_SMALL);
     for (path, _) in files.iter().step_by(step) {
         tree.file(path)?;

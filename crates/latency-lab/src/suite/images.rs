@@ -1,4 +1,4 @@
-//! The images of the suite: made once from installed software, and kept for the next run.
+//! The images of the suite, which are made once from installed software and kept for the next run.
 
 use std::ffi::OsString;
 use std::fs;
@@ -17,12 +17,12 @@ use crate::launch::command_at;
 use crate::process::{Child, in_path, output, tool};
 use crate::{Interrupt, LabError, Result};
 
-/// Version of the images' layout; images of another version are made anew.
+/// Version of the images' layout; images with another version are made anew.
 const LAYOUT: u32 = 2;
-/// Time limit of mkfs.erofs, which compresses some 20 MB per second.
+/// Time limit of mkfs.erofs, which compresses about 20 MB per second.
 const LONGEST: std::time::Duration = std::time::Duration::from_secs(900);
-/// The options that the documentation recommends for launches. The time stamp is later than 1970,
-/// since some tools refuse files from that year.
+/// The options that the documentation recommends for launches. The time stamp is not in 1970, since
+/// some tools refuse files from that year.
 const MKFS: [&str; 5] = [
     "--quiet",
     "-zlz4hc",
@@ -35,7 +35,7 @@ const MKFS: [&str; 5] = [
 #[derive(Debug)]
 pub(super) struct SuiteImage {
     pub(super) path: PathBuf,
-    /// Empty for a tree, which is read rather than launched.
+    /// The command; empty for a tree, which is read rather than launched.
     pub(super) command: Vec<String>,
 }
 
@@ -50,14 +50,14 @@ fn is_root(command: &[String]) -> bool {
     !command.iter().any(|word| word.contains("{}"))
 }
 
-/// The file written beside an image once it is complete.
+/// The content of the file that is written beside an image once the image is complete.
 #[derive(Debug, Serialize, Deserialize)]
 struct Mark {
     layout: u32,
     command: Vec<String>,
 }
 
-/// Where images are kept, unless the user names a directory.
+/// The directory in which images are kept, unless the user names another.
 pub(super) fn default_directory() -> PathBuf {
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache"));
@@ -67,10 +67,9 @@ pub(super) fn default_directory() -> PathBuf {
         .join("erofast-suite")
 }
 
-/// Checks the directory, since commands that are kept there are run.
+/// Checks the owner and mode of the directory, since commands that are kept there are run.
 ///
-/// # Errors
-/// Fails if another user could have put commands there.
+/// # Errors Fails if another user could have put commands into the directory.
 pub(super) fn check_directory(directory: &Path) -> Result<()> {
     let status = fs::metadata(directory).doing("looking at", directory)?;
     let place = directory.display();
@@ -83,8 +82,8 @@ pub(super) fn check_directory(directory: &Path) -> Result<()> {
     Err(LabError::Usage(line))
 }
 
-/// Finds or makes the image of a part, below `directory`. The inner error says why this machine
-/// cannot have the image.
+/// Finds or makes the image of a part, below `directory`. The inner error says why the image cannot
+/// be made on this machine.
 pub(super) fn take_or_make(
     directory: &Path,
     part: &Part,
@@ -122,7 +121,7 @@ fn known(path: &Path, mark: &Path) -> Option<Vec<String>> {
     (mark.layout == LAYOUT && path.is_file()).then_some(mark.command)
 }
 
-/// Fills the tree and verifies that its program runs there.
+/// Fills the tree and checks that its program runs with the tree as root directory.
 fn fill(root: &Path, part: &Part) -> io::Result<Vec<String>> {
     let tree = Tree::new(root.to_owned())?;
     let command = (part.collect)(&tree)?;
@@ -131,7 +130,7 @@ fn fill(root: &Path, part: &Part) -> io::Result<Vec<String>> {
     }
     let words: Vec<OsString> = command.iter().map(OsString::from).collect();
     let words = command_at(&words, is_root(&command), root);
-    let alone = |why| io::Error::other(format!("it cannot run from a tree of its own: {why}"));
+    let alone = |why| io::Error::other(format!("it cannot run from a separate tree: {why}"));
     output(Command::new(&words[0]).args(&words[1..])).map_err(alone)?;
     Ok(command)
 }

@@ -1,9 +1,10 @@
-//! Several programs and trees in one run, with engines interleaved; one row each.
+//! Measures several programs and trees in one run, with the engines interleaved; each program or
+//! tree has a row.
 //!
 //! A single program says little about an engine in general. The suite launches a compiler, Python,
 //! a shell script, git, node and java, if they are installed, and reads many small files and few
 //! large ones. Its report ends with the geometric mean and the worst row of each engine. Images are
-//! made once from installed software, and kept.
+//! made once from installed software and kept.
 
 mod files;
 mod images;
@@ -36,8 +37,7 @@ use program::PROGRAMS;
 pub fn run(options: &SuiteOptions, progress: &mut dyn Progress) -> Result<SuiteReport> {
     options.check()?;
     let directory = options.work.clone().unwrap_or_else(default_directory);
-    // This may be the first directory below ~/.cache, which is created too and must be private to
-    // the user.
+    // If ~/.cache does not exist yet, it is created too, and it must be private to the user.
     let mut builder = std::fs::DirBuilder::new();
     let made = builder.recursive(true).mode(0o700).create(&directory);
     made.doing("creating the directory", &directory)?;
@@ -64,7 +64,8 @@ pub fn run(options: &SuiteOptions, progress: &mut dyn Progress) -> Result<SuiteR
 struct Suite<'a> {
     options: &'a SuiteOptions,
     directory: PathBuf,
-    /// The engines that this machine has, known once the first image exists to try them.
+    /// The engines that are available on this machine; known once they have been tried with the
+    /// first image.
     engines: Vec<Engine>,
     report: SuiteReport,
 }
@@ -85,7 +86,7 @@ impl Suite<'_> {
         Ok(())
     }
 
-    /// The image of a part; none for a part that is not wanted or that this machine lacks.
+    /// The image of a part; none if the part is not wanted or cannot be made on this machine.
     fn image(&mut self, part: &Part, progress: &mut dyn Progress) -> Result<Option<SuiteImage>> {
         let name = part.name;
         if !self.options.wants(name) || self.report.interrupted {
@@ -139,7 +140,7 @@ impl Suite<'_> {
             iterations: self.options.iterations,
             load: self.options.load.clone(),
             timeout: self.options.timeout,
-            // The load's file serves all programs, and the next run.
+            // The load's file is used for all programs and for the next run.
             scratch: Some(self.directory.clone()),
             keep_scratch: true,
             times_only: true,

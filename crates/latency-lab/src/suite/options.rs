@@ -15,16 +15,16 @@ use crate::{LabError, Result};
 pub struct SuiteOptions {
     /// The `erofast` binary for the engines `erofast:...`.
     pub erofast: PathBuf,
-    /// The engines to compare, each with the first one; if none are named, the available ones of
-    /// [`Engine::default_list`].
+    /// The engines to compare, each with the first one; if empty, those of [`Engine::default_list`]
+    /// that are available.
     pub engines: Vec<Engine>,
-    /// Launches of each program that count; trees are read at most 14 times.
+    /// Number of launches of each program that count; trees are read at most 14 times.
     pub iterations: usize,
     /// The load that keeps the machine busy during launches. Trees are read without load.
     pub load: LoadChoice,
     /// Names of the parts to run, as in [`part_names`]; all parts if empty.
     pub only: Vec<String>,
-    /// Where images are kept; by default the user's cache directory.
+    /// The directory in which images are kept; by default it is in the user's cache directory.
     pub work: Option<PathBuf>,
     /// How long a launch may take.
     pub timeout: Duration,

@@ -1,4 +1,4 @@
-//! A part of the suite: an image, and the program launched from it or the tree read.
+//! A part of the suite: an image, from which a program is launched or a tree is read.
 
 use std::io;
 
@@ -11,8 +11,8 @@ pub(super) struct Part {
     pub(super) name: &'static str,
     /// Title in the table.
     pub(super) title: &'static str,
-    /// Fills the tree; returns the command line of a program. An error says why this machine has no
-    /// such rows.
+    /// Fills the tree and returns the command line of the program, if the part has one. An error
+    /// says why this machine cannot have the rows of this part.
     pub(super) collect: fn(&Tree) -> io::Result<Vec<String>>,
     /// The tests that read a tree.
     pub(super) tests: &'static [Test],

@@ -1,5 +1,5 @@
-//! The programs of the suite: well-known installed programs. Each is launched with its image as the
-//! root directory, unless its command contains the mount point (`{}`).
+//! The programs of the suite, which are well known and must be installed. The root directory of
+//! each program is its image, unless its command contains the mount point (`{}`).
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ fn first_line(command: &mut Command) -> io::Result<String> {
     Ok(text.lines().next().unwrap_or_default().trim().to_owned())
 }
 
-/// The compiler proper of gcc, without its driver, so that it is a single process.
+/// The compiler proper of gcc, without the driver, so that it is a single process.
 fn compiler(tree: &Tree) -> io::Result<Vec<String>> {
     let driver = in_path("gcc").or_else(|| in_path("cc"));
     let driver = driver.ok_or_else(|| not_installed("gcc"))?;
@@ -104,7 +104,8 @@ fn git(tree: &Tree) -> io::Result<Vec<String>> {
     if !status.success() {
         return Err(io::Error::other("git fast-import failed"));
     }
-    // git opens /dev/null, which an image cannot provide, so the mount is not its root directory.
+    // git opens /dev/null, which does not exist in an image, so the mount is not git's root
+    // directory.
     Ok(words(&[
         &format!("{{}}{}", git.display()),
         "--no-pager",
@@ -155,6 +156,7 @@ fn java(tree: &Tree) -> io::Result<Vec<String>> {
             tree.directory(&directory, &|name| name == "src.zip" || name == "ct.sym")?;
         }
     }
-    // java finds its libraries through /proc/self/exe.
+    // java finds its libraries through /proc/self/exe, so the mount is not its root directory
+    // either.
     Ok(words(&[&format!("{{}}{}", java.display()), "-version"]))
 }

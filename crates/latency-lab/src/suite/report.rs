@@ -11,14 +11,14 @@ use crate::read::ReadReport;
 use crate::statistics::{Comparison, Summary, compare_rounds, correct, in_rounds, median};
 use crate::table::Table;
 
-/// Maximum number of times that a tree is read: as many as a claim needs if four engines are
-/// compared in all rows.
+/// Maximum number of times that each test reads a tree: as many as a claim needs if four engines
+/// are compared in all rows.
 pub(super) const MOST_READS: usize = 14;
 
 /// The JSON output of `lab suite`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct SuiteReport {
-    /// Requested launches of each program.
+    /// Number of launches that were requested for each program.
     pub iterations: usize,
     /// "fio" or "none": the load while programs are launched.
     pub load: String,
@@ -28,17 +28,17 @@ pub struct SuiteReport {
     pub not_valid_because: Vec<String>,
     /// Whether the user stopped the run; the report then has the samples so far.
     pub interrupted: bool,
-    /// Engines and parts that this machine lacks.
+    /// Engines and parts that are not available on this machine.
     pub left_out: Vec<String>,
     /// The rows: programs first, then trees.
     pub rows: Vec<SuiteRow>,
-    /// Each engine over all rows.
+    /// For each engine, its figures over all rows.
     pub engines: Vec<SuiteEngine>,
     /// The environment of the run; its image is that of the first row.
     pub environment: Option<Environment>,
 }
 
-/// One program, or one test of a tree.
+/// A row: one program, or one test of a tree.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SuiteRow {
     /// Label for the table.
@@ -51,7 +51,7 @@ pub struct SuiteRow {
     pub cells: Vec<SuiteCell>,
 }
 
-/// One engine in a row.
+/// The samples and figures of one engine in a row.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SuiteCell {
     /// The engine, as requested.
@@ -61,19 +61,19 @@ pub struct SuiteCell {
     pub number: usize,
     /// Samples in the order of the run.
     pub samples: Vec<f64>,
-    /// The rounds that the samples were measured in; reports of early versions lack them.
+    /// The rounds that the samples were measured in; reports from early versions lack them.
     #[serde(default)]
     pub rounds: Vec<usize>,
     /// Median; none without samples.
     pub median: Option<f64>,
-    /// How long the engine takes relative to the first engine, whatever the unit; computed from the
-    /// shift of `against_first`.
+    /// How long the engine takes relative to the first engine, even if the unit is a rate; computed
+    /// from the shift of `against_first`.
     pub time_ratio: Option<f64>,
     /// Comparison with the first engine; none for the first.
     pub against_first: Option<Comparison>,
 }
 
-/// One engine over all rows.
+/// The figures of one engine over all rows.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SuiteEngine {
     /// The engine, as requested.
@@ -83,9 +83,9 @@ pub struct SuiteEngine {
     pub number: usize,
     /// Geometric mean of the time ratios; 1 for the first engine.
     pub geometric_mean: Option<f64>,
-    /// The row with the greatest time ratio.
+    /// The name of the row with the greatest time ratio.
     pub worst_row: Option<String>,
-    /// The ratio of that row.
+    /// The time ratio in that row.
     pub worst_ratio: Option<f64>,
 }
 
@@ -165,7 +165,7 @@ impl SuiteReport {
     }
 
     /// Gives each row a cell for each engine, in the same order. A cell belongs to the engine that
-    /// it names, wherever it is, and a row may lack cells.
+    /// it names, whatever its place in the row, and a row may lack cells.
     fn align(&mut self) {
         fn name((engine, number): (&str, usize)) -> (String, usize) {
             (engine.to_owned(), number)
@@ -241,7 +241,8 @@ impl SuiteReport {
         shown(self.rows.iter().map(figure).collect(), self.valid)
     }
 
-    /// The first engine's medians in their units, and the other engines' times relative to these.
+    /// A table of the first engine's medians in their units, and of the other engines' times
+    /// relative to the first engine's.
     fn summary(&self) -> Vec<Table> {
         let numbers: Vec<String> = (1..=self.engines.len())
             .map(|it| format!("[{it}]"))
@@ -283,7 +284,7 @@ impl SuiteReport {
 }
 
 impl SuiteCell {
-    /// A cell that contains only samples; [`SuiteReport::compute`] adds the figures.
+    /// Creates a cell that contains only samples; [`SuiteReport::compute`] adds the figures.
     fn new(engine: &str, number: usize, rounds: Vec<usize>, samples: Vec<f64>) -> SuiteCell {
         SuiteCell {
             engine: engine.into(),
@@ -310,7 +311,8 @@ impl SuiteRow {
         }
     }
 
-    /// Arranges one cell for each of these engines; any others follow.
+    /// Puts the cells of these engines first, one for each engine and in this order; any other
+    /// cells follow.
     fn align(&mut self, names: &[(String, usize)]) {
         let mut cells = std::mem::take(&mut self.cells);
         for (engine, number) in names {
@@ -430,7 +432,7 @@ mod tests {
         };
         let twice = Some(200.0);
         assert_eq!(ratios(&report), [twice, twice, None, twice]);
-        // In a file, the list of engines determines the order.
+        // In a file, the list of engines determines the order of the cells.
         report.rows[0].cells.reverse();
         let text = serde_json::to_vec(&report).unwrap();
         let Ok(Report::Suite(read)) = Report::from_json(&text) else {

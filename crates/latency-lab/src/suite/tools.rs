@@ -9,11 +9,11 @@ use crate::process::output;
 
 /// How many tools the script runs.
 const TOOLS: usize = 40;
-/// A data file of the tree, for tools that read one.
+/// The data file in the tree, for tools that read a file.
 const DATA: &str = "/data/text";
 
-/// Tools of a small system, with the script's command line for each; the first forty that work are
-/// used.
+/// Tools of a small system, each with its command line in the script; the first forty that work on
+/// this machine are used.
 const CANDIDATES: &str = "\
 cat /data/text; head -n 3 /data/text; tail -n 3 /data/text; wc /data/text; sort /data/text; \
 uniq /data/text; cut -c 1-10 /data/text; tr -d x; sed s/a/b/ /data/text; \

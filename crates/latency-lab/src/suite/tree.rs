@@ -1,4 +1,4 @@
-//! The tree of an image under construction: programs with their libraries and data.
+//! The tree from which an image is made: programs with their libraries and data.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -9,19 +9,19 @@ use std::process::{Command, Stdio};
 
 use crate::process::in_path;
 
-/// Directories that many distributions replace by symlinks into /usr.
+/// Directories that are symlinks into /usr on many distributions.
 const LINKED: [&str; 6] = ["bin", "sbin", "lib", "lib32", "lib64", "libx32"];
-/// Maximum depth of directories; a deeper one must be in a loop of symlinks.
+/// Maximum depth of directories: a deeper one must be part of a loop of symlinks.
 const DEEPEST: usize = 24;
 
-/// A directory that becomes the root directory of a program.
+/// A directory that will be the root directory of a program.
 #[derive(Debug)]
 pub(super) struct Tree {
     root: PathBuf,
 }
 
 impl Tree {
-    /// An empty tree at `root`, with this machine's symlinks for a merged /usr.
+    /// Creates an empty tree at `root`, with this machine's symlinks for a merged /usr.
     pub(super) fn new(root: PathBuf) -> io::Result<Tree> {
         for name in ["tmp", "dev", "proc"] {
             fs::create_dir_all(root.join(name))?;
@@ -39,7 +39,8 @@ impl Tree {
         &self.root
     }
 
-    /// Adds a file of the machine at the path by which programs know it; symlinks are followed.
+    /// Adds a file of the machine at the path by which programs know it; symlinks to it are
+    /// followed.
     pub(super) fn file(&self, path: &Path) -> io::Result<()> {
         let to = self.place(path)?;
         if to.exists() {
@@ -72,8 +73,8 @@ impl Tree {
         Ok(path)
     }
 
-    /// Adds a directory, except the entries whose names `skip` selects, together with the libraries
-    /// that its own libraries need.
+    /// Adds a directory without the entries whose names `skip` selects, together with the libraries
+    /// that the directory's own libraries need.
     pub(super) fn directory(&self, path: &Path, skip: &dyn Fn(&str) -> bool) -> io::Result<()> {
         let mut objects = Vec::new();
         self.below(path, skip, DEEPEST, &mut objects)?;

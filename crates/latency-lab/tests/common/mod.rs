@@ -1,4 +1,4 @@
-//! Shared by the tests of experiments: an image from the repository, a lock, and the line for a
+//! What the tests of experiments share: an image from the repository, a lock, and the line for a
 //! skipped test.
 
 pub mod schema;
@@ -20,7 +20,7 @@ pub fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Prints the line that `make test` counts.
+/// Prints the line by which `make test` counts skipped tests.
 pub fn skipped(why: impl std::fmt::Display) {
     println!("skipped: {why}");
 }

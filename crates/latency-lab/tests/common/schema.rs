@@ -1,7 +1,7 @@
 //! Checks a report against its schema in docs/schemas, using the JSON Schema keywords that the
 //! schemas use.
 //!
-//! It is stricter than JSON Schema in one respect: a field that the schema does not know is an
+//! It is stricter than JSON Schema in one respect: a field that is missing from the schema is an
 //! error, so that every field has a description. Readers of the JSON must accept additional fields.
 
 use std::path::Path;

@@ -36,10 +36,10 @@ fn task(name: &str) -> Task {
     }
 }
 
-/// Parses the events of one CPU, `MICROSECOND THREAD WHAT OTHER`, separated by semicolons. A thread
-/// wakes or forks another; queues, starts or ends the work of a function; sends or answers a
+/// Parses the events of one CPU, each `MICROSECOND THREAD WHAT OTHER`, separated by semicolons. A
+/// thread wakes or forks another; queues, starts or ends the work of a function; sends or answers a
 /// numbered request; is interrupted by a softirq, or returns from it; is reported to have slept in
-/// a function; or leaves the CPU, in some state, to the other thread.
+/// a function; or leaves the CPU, in the state WHAT, to the other thread.
 fn trace(text: &str) -> Trace {
     let mut trace = Trace::new("mono");
     for line in text.split(';').filter(|line| !line.trim().is_empty()) {
@@ -133,7 +133,7 @@ fn threads(in_kernel: bool) -> Threads {
     }
 }
 
-/// The launch in `window`, which is in microseconds.
+/// The launch that lasts from the start to the end of `window`, in microseconds.
 fn launch(trace: &Trace, threads: Threads, window: Range<u64>) -> Launch {
     let Range { start, end } = window;
     Launch::new(trace, threads, PROGRAM as u32, start * 1000, end * 1000)
@@ -145,7 +145,7 @@ const WAITS: &str = "100 lab S worker; 110 worker S fio; 1000 fio wakes worker; 
 
 #[test]
 fn waits_of_a_daemons_threads_within_the_launch_count() {
-    // Each case has further events, the window, and the expected waits (after wake-ups, after
+    // Each case has additional events, the window, and the expected waits (after wake-ups, after
     // preemptions) and counts (wake-ups, threads, unfinished waits).
     let cases = [
         ("", 200, [300.0, 200.0], [1, 1, 0]),
@@ -197,7 +197,7 @@ fn waits_for_reads_ahead_count_only_if_the_program_waits_for_them() {
     let cases = [
         (text("companion", "", ""), 0.0, Some(500.0)),
         (text("program", "", ""), 500.0, Some(0.0)),
-        // The companion waits as well.
+        // The companion itself waits as well.
         (
             text(
                 "companion",
@@ -207,7 +207,7 @@ fn waits_for_reads_ahead_count_only_if_the_program_waits_for_them() {
             0.0,
             Some(550.0),
         ),
-        // The program slept until the page had arrived.
+        // The program was asleep until the page had arrived.
         (
             text(
                 "companion",
@@ -248,7 +248,7 @@ fn waits_for_reads_ahead_count_only_if_the_program_waits_for_them() {
             860.0,
             Some(0.0),
         ),
-        // Without these events (Linux 6.9) all waits count.
+        // If the kernel does not trace these events (Linux 6.9), all waits count.
         (WAITS.into(), 500.0, None),
     ];
     for (text, counted, ahead) in cases {
@@ -331,7 +331,8 @@ fn what_the_kernel_decompresses_for_another_mount_is_no_figure_of_this_one() {
     assert_eq!(with(Some(OWN), "7340032"), (500.0, (1, 0), None));
     assert_eq!(with(Some(OWN), "7340033"), (0.0, (0, 1), None));
     assert_eq!(with(None, "7340033"), (0.0, (0, 1), None));
-    // The load reads no file of EROFS while its thread handles the completion of a disk read.
+    // The load's thread is only interrupted by the completion of a disk read; it does not read a
+    // file of EROFS itself.
     assert_eq!(with(None, "1"), (0.0, (0, 1), None));
 }
 
@@ -362,7 +363,7 @@ fn cpu_time_of_the_kernel_for_another_mount_is_foreign() {
     assert_eq!(with(true, "7340033", 0), other);
     assert_eq!(with(true, "7340033", 1), none, "not a CPU of the launch");
     assert_eq!(with(true, "7340032", 0), none, "the measured mount");
-    // With a daemon, the kernel decompresses only for other mounts.
+    // If a daemon serves the mount, the kernel decompresses only for other mounts.
     assert_eq!(with(false, "7340033", 0), other);
 }
 
@@ -456,7 +457,7 @@ fn time_of_strangers_is_foreign_and_the_programs_children_are_not() {
 #[test]
 fn the_loads_share_is_that_within_the_launch() {
     let trace = trace(
-        // The recorder's later work does not count.
+        // What the recorder does after the launch does not count.
         "100 lab S fio; 600 fio R+ program; 800 program S idle; 900 idle R fio; 5000 fio R+ lab",
     );
     let sample = launch(&trace, threads(false), 500..1000).sample();
@@ -465,7 +466,8 @@ fn the_loads_share_is_that_within_the_launch() {
 
 #[test]
 fn the_whole_path_is_the_programs_time_off_the_cpu_whoever_serves_it() {
-    // A page fault, served by a kworker of a loop device: not a thread that decompresses.
+    // A page fault is served by a kworker of a loop device, which is not a thread that
+    // decompresses.
     let trace = trace(
         "100 lab S program; 200 program D worker; 500 worker S program; 600 program R+ fio;
          700 fio R+ program; 900 program X fio",
@@ -488,7 +490,7 @@ fn a_thread_that_leaves_without_having_entered_is_a_missing_switch_of_its_owner(
     // The trace lacks the switch that ended the idle task at 300 us, ...
     let daemon = "100 lab S program; 200 program S idle; 300 worker S idle; 400 rustc S fio";
     assert_eq!(left(daemon, false), (2, 1));
-    // ... and here the switch to a kworker that decompressed.
+    // ... and this trace lacks the switch to a kworker that decompressed.
     let kworker = "100 lab S idle; 200 idle wakes worker;
         300 worker starts z_erofs_decompressqueue_work; 400 worker S idle";
     assert_eq!(left(kworker, true), (1, 1));
@@ -517,12 +519,12 @@ fn the_end_is_the_last_switch_of_the_programs_last_thread_when_the_lab_looked_la
     assert_eq!(end(&gone, 9000), 700, "of its only thread");
     gone.threads.insert(22, of_program);
     assert_eq!(end(&gone, 9000), 8800);
-    // The end of the first thread is not the end of the program.
+    // The program has not ended when its first thread has.
     assert_eq!(end(&gone, 500_000), 500_000);
     assert_eq!(end(&Trace::new("mono"), 7), 7);
 }
 
-/// The sample of a command without a mount.
+/// The sample of a command that was launched without a mount.
 fn of_command(text: &str) -> Sample {
     let threads = Threads {
         waiting: Waiting::Program,
