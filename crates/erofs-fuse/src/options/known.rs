@@ -45,7 +45,8 @@ pub const KNOWN: &[KnownOption] = options! {
     "prefill" "fill the page pool when mounting instead of from released pages";
     #[cfg(feature = "experiments")]
     "measure_allocations" "measure what allocating buffers costs, for stat and lab pressure";
-    "sync_decompress=auto|on|off" "whether the reading thread decompresses (auto)";
+    "sync_decompress=auto|on|off"
+        "whether the thread that takes a read request also decompresses (auto)";
     "io_uring=auto|on|off"
         "on: take requests over io_uring, each on the requesting CPU (auto: /dev/fuse)";
     "restart=on|off"
@@ -71,7 +72,8 @@ pub const KNOWN: &[KnownOption] = options! {
     "cache_size=SIZE" is "cache-size"
         "limit of the cache for images at URLs; suffixes K, M, G (16G)";
     "fetch=ranges|whole" is "fetch"
-        "fetch what is read, or the whole image first, for servers without ranges (ranges)";
+        "ranges: fetch what is read; whole: fetch the whole image first, for servers without \
+         ranges (ranges)";
     "offline=auto|on|off" is "offline"
         "auto: mount from a complete cache if the server does not answer; on: without asking the \
          server; off: never (auto)";
@@ -110,9 +112,9 @@ pub const KNOWN: &[KnownOption] = options! {
     "standby" "a third process replaces the mount helper if it is killed; not with -f";
     "sandbox=on|off|strict"
         "drop all rights that serving does not need; strict: fail if one cannot be dropped (on)";
-    "uid=N" "owner of everything";
-    "gid=N" "group of everything";
-    "debug" "print every request, in the foreground";
+    "uid=N" "owner of all files and directories";
+    "gid=N" "group of all files and directories";
+    "debug" "stay in the foreground and print every request";
     "ready_fd=N" "write a newline to this descriptor when the mount can be used";
     "fsname=NAME" "source shown in /proc/mounts (the image's path)";
     "verity=auto" is "verity"
@@ -130,13 +132,13 @@ pub const KNOWN: &[KnownOption] = options! {
     "verity.hashoffset=N" is "verity-hashoffset"
         "where the hash tree starts on the hash device (0), or in the image";
     "verity.oncorruption=eio"
-        "a block that does not match fails the read; nothing else is supported";
+        "if a block does not match, the read fails; no other value is supported";
     "silent" "no notices on standard error, only errors";
     "loud" "notices on standard error (default)";
     "ro" "read-only (always)";
-    "nodev" "no device nodes";
-    "nosuid" "no set-user-ID programs";
-    "noexec" "no programs";
+    "nodev" "device nodes have no effect";
+    "nosuid" "set-user-ID bits have no effect";
+    "noexec" "programs cannot be executed";
     "noatime" "access times are not updated (always)";
 };
 
