@@ -44,8 +44,9 @@ pub const KNOWN: &[KnownOption] = options! {
     "reserved_pages=N" "pages of 4 KiB kept ready for buffers (0)";
     "prefill" "fill the page pool when mounting instead of from released pages";
     #[cfg(feature = "experiments")]
-    "measure_allocations" "measure the cost of buffers, for stat and lab pressure";
-    "sync_decompress=auto|on|off" "whether the reading thread decompresses (auto)";
+    "measure_allocations" "measure what allocating buffers costs, for stat and lab pressure";
+    "sync_decompress=auto|on|off"
+        "whether the thread that takes a read request also decompresses (auto)";
     "io_uring=auto|on|off"
         "on: take requests over io_uring, each on the requesting CPU (auto: /dev/fuse)";
     "restart=on|off"
@@ -54,14 +55,15 @@ pub const KNOWN: &[KnownOption] = options! {
         "KiB the kernel reads ahead; root only (512; over /dev/fuse 256 while the CPUs are busy)";
     "cache=BYTES" "decoded data kept for repeated reads; suffixes K, M, G (8M)";
     "profile=learn|auto|PATH|off"
-        "what to learn and replay: launches (learn), first reads of any file (auto, PATH), \
-         nothing; default learn (erofsfuse: off)";
+        "what to learn and replay: launches (learn), one launch that begins with the first read of \
+         any file (auto, PATH), nothing (off); the default is learn, for erofsfuse off";
     "decoded_size=SIZE"
-        "decoded bytes kept for later launches of an image, at most 1G; 0: none (64M with LZMA or \
-         DEFLATE)";
+        "limit of the decoded bytes kept for later launches of an image, at most 1G (64M with LZMA \
+         or DEFLATE, otherwise 0)";
     "prefetch=auto|profile|all|none"
-        "what to fetch from a URL ahead of readers: what launches read and what is near reads, then \
-         the rest if that is quick (auto), no rest (profile), all of it (all); nothing (none)";
+        "what to fetch from a URL ahead of readers: the data of launches and data near reads \
+         (profile), then also the rest of the image if that is quick (auto) or always (all); only \
+         the data after a sequential read (none); the default is auto";
     "cache_dir=DIR" is "cache-dir"
         "cache directory for images at URLs (erofast in XDG_CACHE_HOME, else in /var/cache or \
          ~/.cache)";
@@ -70,10 +72,11 @@ pub const KNOWN: &[KnownOption] = options! {
     "cache_size=SIZE" is "cache-size"
         "limit of the cache for images at URLs; suffixes K, M, G (16G)";
     "fetch=ranges|whole" is "fetch"
-        "fetch what is read, or the whole image first, for servers without ranges (ranges)";
+        "ranges: fetch what is read; whole: fetch the whole image first, for servers without \
+         ranges (ranges)";
     "offline=auto|on|off" is "offline"
-        "mount from a complete cache without the server: if it does not answer, always, never \
-         (auto)";
+        "auto: mount from a complete cache if the server does not answer; on: without asking the \
+         server; off: never (auto)";
     "timeout.read=SECONDS" is "timeout-read"
         "seconds to wait for the server to answer (30)";
     "http.header_file=FILE" is "http-header-file"
@@ -99,7 +102,8 @@ pub const KNOWN: &[KnownOption] = options! {
     "timeout=SECONDS" "unmount after this long without use (0: never)";
     "allow_other" "allow all users to use the mount";
     "allow_root" "allow root to use the mount too";
-    "default_permissions" "the kernel checks permissions (always when root or others may use it)";
+    "default_permissions"
+        "the kernel checks permissions (always if root or others may use the mount)";
     "idmap"
         "allow clones of the mount to map owners, as for pods with user namespaces (Linux 6.12)";
     "acl" "the kernel enforces POSIX ACLs if it checks permissions (default)";
@@ -108,9 +112,9 @@ pub const KNOWN: &[KnownOption] = options! {
     "standby" "a third process replaces the mount helper if it is killed; not with -f";
     "sandbox=on|off|strict"
         "drop all rights that serving does not need; strict: fail if one cannot be dropped (on)";
-    "uid=N" "owner of everything";
-    "gid=N" "group of everything";
-    "debug" "print every request, in the foreground";
+    "uid=N" "owner of all files and directories";
+    "gid=N" "group of all files and directories";
+    "debug" "stay in the foreground and print every request";
     "ready_fd=N" "write a newline to this descriptor when the mount can be used";
     "fsname=NAME" "source shown in /proc/mounts (the image's path)";
     "verity=auto" is "verity"
@@ -128,13 +132,13 @@ pub const KNOWN: &[KnownOption] = options! {
     "verity.hashoffset=N" is "verity-hashoffset"
         "where the hash tree starts on the hash device (0), or in the image";
     "verity.oncorruption=eio"
-        "a block that does not match fails the read; nothing else is supported";
+        "if a block does not match, the read fails; no other value is supported";
     "silent" "no notices on standard error, only errors";
     "loud" "notices on standard error (default)";
     "ro" "read-only (always)";
-    "nodev" "no device nodes";
-    "nosuid" "no set-user-ID programs";
-    "noexec" "no programs";
+    "nodev" "device nodes have no effect";
+    "nosuid" "set-user-ID bits have no effect";
+    "noexec" "programs cannot be executed";
     "noatime" "access times are not updated (always)";
 };
 
