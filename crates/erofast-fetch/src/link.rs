@@ -44,9 +44,9 @@ const SHARE: u64 = 4;
 /// Bytes in flight that nobody waits for are divided into this many ranges, so that the link has
 /// something to carry while one of them is requested.
 const PARTS: u64 = 6;
-/// The rate of the link is known once it has not grown by a quarter while this many ranges that
-/// nobody waited for arrived.
-const PROBES: usize = 8;
+/// The rate of the link is known once three times what it carried in a round trip has been in flight
+/// and has not raised it by a quarter while this many ranges arrived.
+const PROBES: usize = 10;
 /// The number of blocks in a range that nobody waits for where round trips say nothing about the
 /// link.
 const SMALL: u64 = 4;
@@ -69,7 +69,10 @@ pub struct Link {
     flying_ahead: Cell<u64>,
     /// The highest rate at which bytes arrived while a range was in flight, in bytes per second.
     rate: Cell<f64>,
-    /// Ranges that nobody waited for since the rate last grew by a quarter.
+    /// Until the rate is known: the rate and the time when it last grew by a quarter, and the number
+    /// of ranges that were requested and arrived since then.
+    grown_rate: Cell<f64>,
+    grown: Cell<Option<Instant>>,
     probes: Cell<usize>,
     /// When a reader got an answer, if none has asked since.
     answered: Cell<Option<Instant>>,
@@ -104,6 +107,8 @@ impl Default for Link {
             flying: Cell::new(0),
             flying_ahead: Cell::new(0),
             rate: Cell::new(0.0),
+            grown_rate: Cell::new(0.0),
+            grown: Cell::new(None),
             probes: Cell::new(0),
             answered: Cell::new(None),
             searches: Cell::new(0),
@@ -236,20 +241,18 @@ impl Link {
     }
 
     /// The most bytes in flight while nobody waits: those that the link carries in a round trip and
-    /// a quarter, so that a higher rate is noticed. Until the rate is known, twice what arrived in a
-    /// round trip. `None` if round trips are too short or carry too little.
+    /// a quarter, so that a higher rate is noticed. Until the rate is known, three times what
+    /// arrived in a round trip. `None` if round trips are too short or carry too little.
     fn window(&self) -> Option<u64> {
         let wait = self.wait.get();
         if wait == Duration::MAX || wait < LEAST_WAIT {
             return None;
         }
-        let carried = self.carried();
-        let window = match self.is_known() {
-            true if carried < 2 * BLOCK => return None,
-            true => carried * 5 / 4,
-            false => (2 * carried).max(LEAST_AHEAD),
-        };
-        Some(window.min(MOST_AHEAD))
+        match (self.is_known(), self.carried()) {
+            (false, carried) => Some((3 * carried).clamp(LEAST_AHEAD, MOST_AHEAD)),
+            (true, carried) if carried < 2 * BLOCK => None,
+            (true, carried) => Some((carried * 5 / 4).min(MOST_AHEAD)),
+        }
     }
 
     /// The longest time to the first byte of an answer while the link is not full.
@@ -306,18 +309,24 @@ impl Link {
     }
 
     /// Notes that bytes arrived at this rate while a range was in flight. A lower rate counts only
-    /// if answers are late: otherwise the link could have carried more. `probed` says whether there
-    /// were enough ranges in flight to show what it carries.
-    fn learn_rate(&self, now: f64, probed: bool) {
-        let (rate, was_known) = (self.rate.get(), self.is_known());
+    /// if answers are late although the rate is known: otherwise the link could have carried more.
+    /// `filled` says since when enough was in flight to show what the link carries.
+    fn learn_rate(&self, now: f64, filled: Option<Instant>) {
+        let rate = self.rate.get();
         if now > rate {
             self.rate.set(now);
-        } else if was_known && self.is_full() {
+        } else if self.is_known() && filled.is_some() && self.is_full() {
             self.rate.set(rate + (now - rate) / 8.0);
         }
-        if !was_known && now > rate * 1.25 {
+        let is_new = |since| self.grown.get().is_none_or(|grown| since >= grown);
+        if self.is_known() || !filled.is_some_and(is_new) {
+            return;
+        }
+        if self.rate.get() > self.grown_rate.get() * 1.25 {
+            self.grown_rate.set(self.rate.get());
+            self.grown.set(Some(Instant::now()));
             self.probes.set(0);
-        } else if probed {
+        } else {
             self.probes.set(self.probes.get() + 1);
         }
     }
@@ -339,8 +348,8 @@ impl Flight {
         let bytes = (self.link.arrived.get() - self.arrived) as f64;
         let rate = bytes / (now - self.sent).as_secs_f64().max(1e-6);
         let half = self.link.window().unwrap_or(0) / 2;
-        let probed = self.ahead && self.link.flying_ahead.get() >= half;
-        self.link.learn_rate(rate, probed);
+        let is_filled = self.ahead && self.link.flying_ahead.get() >= half;
+        self.link.learn_rate(rate, is_filled.then_some(self.sent));
     }
 }
 
@@ -359,7 +368,8 @@ mod tests {
     fn link(wait: Duration, of_block: Duration) -> Rc<Link> {
         let link = Rc::new(Link::default());
         (0..9).for_each(|_| link.learn(10, wait, of_block * 10));
-        (0..=PROBES).for_each(|_| link.learn_rate(BLOCK as f64 / of_block.as_secs_f64(), true));
+        let rate = BLOCK as f64 / of_block.as_secs_f64();
+        (0..=PROBES).for_each(|_| link.learn_rate(rate, Some(Instant::now())));
         link
     }
 
@@ -416,25 +426,22 @@ mod tests {
         let link = Rc::new(Link::default());
         link.learn(2, 20 * MS, MS);
         let rate = |blocks: u64| (blocks * BLOCK * 50) as f64;
-        for blocks in [2, 4, 8, 16] {
-            link.learn_rate(rate(blocks), true);
-            assert_eq!(
-                link.window(),
-                Some(2 * blocks * BLOCK),
-                "twice as much is tried"
-            );
+        for blocks in [4, 8, 16] {
+            link.learn_rate(rate(blocks), Some(Instant::now()));
+            assert_eq!(link.window(), Some(3 * blocks * BLOCK), "more is tried");
         }
-        (0..PROBES).for_each(|_| link.learn_rate(rate(16), true));
+        let probe = || link.learn_rate(rate(16), Some(Instant::now()));
+        (0..PROBES).for_each(|_| probe());
         assert_eq!(link.window(), Some(20 * BLOCK));
     }
 
     #[test]
     fn late_answers_show_that_less_fits() {
         let link = link(20 * MS, MS);
-        link.learn_rate((64 * BLOCK * 50) as f64, true);
+        link.learn_rate((64 * BLOCK * 50) as f64, None);
         let before = link.window();
         (0..RECENT).for_each(|_| link.learn(1, 40 * MS, MS));
-        link.learn_rate((16 * BLOCK * 50) as f64, true);
+        link.learn_rate((16 * BLOCK * 50) as f64, Some(Instant::now()));
         assert!(link.window() < before, "{:?} {before:?}", link.window());
     }
 

@@ -354,7 +354,11 @@ mod tests {
             report.compute();
             [report.engines[0].load_share, report.engines[0].idle_share]
         };
-        assert_eq!(shares(&mut report, "fio"), [None; 2], "from an early version");
+        assert_eq!(
+            shares(&mut report, "fio"),
+            [None; 2],
+            "from an early version"
+        );
         report.engines[0].samples[0].load_us = 3000.0;
         report.engines[0].samples[1].idle_us = 600.0;
         assert_eq!(shares(&mut report, "fio"), [Some(0.5), Some(0.1)]);
