@@ -40,7 +40,7 @@ const MOST_AHEAD: u64 = 16 << 20;
 const LEAST_AHEAD: u64 = 4 * BLOCK;
 /// While readers wait for one answer after another, the bytes that none of them waits for may take
 /// this fraction of the link.
-const SHARE: u64 = 4;
+const SHARE: u64 = 3;
 /// Bytes in flight that nobody waits for are divided into this many ranges, so that the link has
 /// something to carry while one of them is requested.
 const PARTS: u64 = 6;
@@ -145,11 +145,11 @@ impl Link {
     /// too long. `awaited` says whether a reader waits now.
     pub fn idle_blocks(&self, awaited: bool) -> Option<u64> {
         let window = self.window().filter(|_| !self.is_of_launch())?;
-        let share = match self.is_known() && (awaited || self.until_idle().is_some()) {
-            true => self.carried() / SHARE,
-            false => window,
+        let (share, parts) = match self.is_known() && (awaited || self.until_idle().is_some()) {
+            true => (self.carried() / SHARE, 1),
+            false => (window, PARTS),
         };
-        let blocks = (share / PARTS / BLOCK).clamp(1, RUN);
+        let blocks = (share / parts / BLOCK).clamp(1, RUN);
         let fits = |flying: &Cell<u64>, most| flying.get() + blocks * BLOCK <= most;
         (fits(&self.flying_ahead, share) && fits(&self.flying, window)).then_some(blocks)
     }
@@ -216,7 +216,7 @@ impl Link {
     /// How many blocks on either side of a read are near it: at first, and at most.
     pub fn near(&self) -> Range<u64> {
         let most = (self.rate.get() * NEAR.as_secs_f64()) as u64 / BLOCK;
-        let first = self.carried() / BLOCK / 4;
+        let first = self.carried() / BLOCK;
         first.clamp(4, RUN / 2)..most.max(4)
     }
 
