@@ -38,6 +38,10 @@ impl Connections {
     }
 }
 
+/// Maximum number of open connections to a server that are not in use. Requests made while a slow
+/// handshake is in progress open further ones.
+const MOST_IDLE: usize = 16;
+
 /// How long a server may be silent in the middle of an answer.
 pub fn stalled(options: &Options) -> Duration {
     (options.timeout / 3).clamp(Duration::from_secs(1), Duration::from_secs(10))
@@ -50,6 +54,7 @@ fn new_client(kind: &Kind) -> Result<Client, Failure> {
         .connect_timeout(kind.stalled)
         .read_timeout(kind.stalled)
         .pool_idle_timeout(Duration::from_secs(60))
+        .pool_max_idle_per_host(MOST_IDLE)
         .http2_initial_stream_window_size(2 << 20)
         .http2_initial_connection_window_size(32 << 20)
         .tls_backend_preconfigured(trust::config(kind.ca_file.as_deref())?)

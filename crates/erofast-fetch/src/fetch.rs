@@ -25,7 +25,7 @@ use crate::given_up::GivenUp;
 use crate::http::Server;
 use crate::link::Link;
 use crate::readers::Readers;
-use crate::room::Room;
+use crate::room::{NOT_KEPT, Room};
 use crate::streams::Streams;
 use crate::verification::Verification;
 use crate::waiting::{Asked, Limits, Waiting, in_words};
@@ -181,6 +181,9 @@ impl Fetch {
         if self.identity.diff_id.is_some() {
             return self.refuse_damaged(asked);
         }
+        if asked.class == Class::Fill && self.room.is_full() {
+            return self.refuse_to_fill(asked);
+        }
         if let Some(text) = self.was_given_up(&asked) {
             return self.answer(asked, Errno::TIMEDOUT.raw_os_error(), text);
         }
@@ -218,6 +221,13 @@ impl Fetch {
             "damaged in the cache; the layer is converted again when the image is next opened";
         let text = self.about(&asked, why);
         self.answer(asked, Errno::IO.raw_os_error(), text);
+    }
+
+    /// On a full disk, what nobody reads would only displace the few blocks that are kept.
+    fn refuse_to_fill(&self, asked: Asked) {
+        let why = self.room.not_kept().unwrap_or_default();
+        let text = format!("{}: {NOT_KEPT}: {why}", self.source);
+        self.answer(asked, Errno::NOSPC.raw_os_error(), text);
     }
 
     fn within(&self, blocks: Range<u64>) -> Range<u64> {
@@ -297,6 +307,12 @@ impl Fetch {
         }
         self.count(|counters| counters.fetched_bytes += bytes.len() as u64);
         self.look_for_end(bytes.len() as u64);
+        if self.room.is_full() {
+            let filling = self.waiting.borrow_mut().take_class(Class::Fill);
+            filling
+                .into_iter()
+                .for_each(|asked| self.refuse_to_fill(asked));
+        }
         let complete = self.waiting.borrow_mut().arrived(block);
         complete
             .into_iter()

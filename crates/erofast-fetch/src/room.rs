@@ -170,9 +170,9 @@ impl Room {
         let _ = self.spare.forget_all();
     }
 
-    /// Whether a block did not fit in the cache, so that few more blocks can be kept.
+    /// Whether the cache has no room for new blocks, so that few of them are kept.
     pub fn is_full(&self) -> bool {
-        !self.spared.borrow().is_empty()
+        self.not_kept.borrow().is_some() && !self.spared.borrow().is_empty()
     }
 
     /// The number of bytes of the image in the store.

@@ -327,6 +327,11 @@ impl Waiting {
         });
     }
 
+    /// Forgets the questions of a class, and returns them.
+    pub fn take_class(&mut self, class: Class) -> Vec<Asked> {
+        self.take(|asked| asked.class == class)
+    }
+
     /// Forgets all questions, and returns them.
     pub fn take_all(&mut self) -> Vec<Asked> {
         std::mem::take(&mut self.asked)

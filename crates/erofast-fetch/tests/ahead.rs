@@ -73,6 +73,9 @@ fn on_a_full_disk_the_rest_of_an_image_is_left() {
         before.replace(ahead()) == ahead()
     });
     assert!(ahead() < LENGTH as u64 / 2, "{:?}", file.counters());
+    let refused = file.fetch_all().unwrap_err().to_string();
+    let line = ": nothing is kept in the cache: No space left on device (os error 28)";
+    assert!(refused.ends_with(line), "{refused}");
     drop(file);
 }
 

@@ -72,8 +72,7 @@ figures::figures! {
     pub struct Counters {
         /// Bytes of blocks fetched over the network.
         pub fetched_bytes: u64,
-        /// The part of `fetched_bytes` that was fetched while the link was idle, before a reader
-        /// asked.
+        /// The part of `fetched_bytes` that no reader waited for when it was requested.
         #[serde(default)]
         pub ahead_bytes: u64,
         /// Bytes of the image that are currently cached.
@@ -81,7 +80,7 @@ figures::figures! {
         /// The part of `cached_bytes` that this server has not read.
         #[serde(default)]
         pub unread_bytes: u64,
-        /// Questions whose readers are waiting now.
+        /// Questions that have not been answered, including those that no reader waits for.
         pub waiting: u64,
         /// Requests to the server.
         pub round_trips: u64,
