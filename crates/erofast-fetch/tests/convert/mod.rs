@@ -531,7 +531,7 @@ fn a_conversion_that_is_killed_is_made_anew() {
     }
     drop(writer);
     let error = waiting.join().unwrap().to_string();
-    assert!(error.contains("no one waits"), "{error}");
+    assert!(error.contains("nobody is waiting"), "{error}");
     place.program(COPY);
     let fetcher = &mut place.start(":v1").unwrap();
     assert_eq!(read_layers(fetcher, &place.options()), [bytes]);
