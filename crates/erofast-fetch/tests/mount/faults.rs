@@ -99,7 +99,8 @@ fn tries_at_most(most: u64, fault: &Fault, limit: u64, program: &str, arguments:
         let files = files().into_iter();
         name = files.max_by_key(|(_, bytes)| bytes.len()).unwrap().0;
     }
-    site.mount(&format!("timeout.read={limit},profile=off"))
+    // Nothing may be fetched ahead before the server fails.
+    site.mount(&format!("timeout.read={limit},prefetch=none"))
         .unwrap();
     fs::metadata(site.path(&name)).unwrap();
     site.server.state().asked.clear();
