@@ -40,7 +40,7 @@ const MOST_AHEAD: u64 = 16 << 20;
 const LEAST_AHEAD: u64 = 4 * BLOCK;
 /// While readers wait for one answer after another, the bytes that none of them waits for may take
 /// this fraction of the link.
-const SHARE: u64 = 3;
+const SHARE: u64 = 4;
 /// Bytes in flight that nobody waits for are divided into this many ranges, so that the link has
 /// something to carry while one of them is requested.
 const PARTS: u64 = 6;
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_reader_waits_for_has_a_third_of_the_link_at_most_while_they_ask() {
+    fn what_no_reader_waits_for_has_a_quarter_of_the_link_at_most_while_they_ask() {
         let link = link(20 * MS, MS);
         let flights = |awaited| {
             let next = || Some(link.send(&(0..link.idle_blocks(awaited)? * BLOCK), true));
@@ -416,9 +416,9 @@ mod tests {
                 .map(|flight| flight.bytes / BLOCK)
                 .sum::<u64>()
         };
-        assert_eq!((flights(false), flights(true)), (24, 6));
+        assert_eq!((flights(false), flights(true)), (24, 5));
         link.answered.set(Some(Instant::now() + 99 * MS));
-        assert_eq!(flights(false), 6, "it may ask again soon");
+        assert_eq!(flights(false), 5, "it may ask again soon");
     }
 
     #[test]
