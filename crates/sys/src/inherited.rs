@@ -89,6 +89,16 @@ fn close_one_by_one(first: RawFd, last: RawFd) {
     wanted.for_each(close);
 }
 
+/// Whether this process may call unshare(2), and so [`unshare_without`]. The seccomp filters of
+/// container engines refuse the call, whatever its flags.
+///
+/// # Errors
+/// The error of the call if it is refused.
+pub fn may_unshare() -> io::Result<()> {
+    // SAFETY: without flags, the call changes nothing.
+    Ok(unsafe { unshare_unsafe(UnshareFlags::empty()) }?)
+}
+
 /// Unshares the descriptor table: the calling thread gets a copy without the descriptors `left_out`
 /// and the standard streams, because other processes or the kernel wait for all of these to be
 /// closed. Descriptors that other threads open or close from now on are not opened or closed in the

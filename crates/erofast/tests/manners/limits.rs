@@ -122,3 +122,57 @@ fn a_mount_whose_helper_is_killed_is_served_or_gone() {
     println!("{served} served, {gone} gone");
     soon("the end", || !site.is_mounted());
 }
+
+/// Runs a program under a filter that refuses unshare(2), as those of container engines do.
+const WITHOUT_UNSHARE: &str = r#"
+import ctypes, os, platform, struct, sys
+unshare = {"x86_64": 272}.get(platform.machine(), 97)
+steps = [(0x20, 0, 0, 0), (0x15, 0, 1, unshare), (0x06, 0, 0, 0x50001), (0x06, 0, 0, 0x7FFF0000)]
+code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
+program = struct.pack("HxxxxxxP", len(steps), ctypes.addressof(code))
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.prctl(38, 1, 0, 0, 0) == 0
+if libc.prctl(22, 2, program, 0, 0) != 0:
+    sys.exit("skipped: no filters here")
+os.execv(sys.argv[1], sys.argv[1:])
+"#;
+
+/// Storing threads need a descriptor table of their own; without one, a killed server could stay.
+#[test]
+fn where_unshare_is_refused_a_mount_only_reads_no_files_ahead() {
+    let Some(site) = Site::new() else { return };
+    let program = env!("CARGO_BIN_EXE_erofast");
+    let mut mount = Command::new("python3");
+    mount.args([
+        "-c",
+        WITHOUT_UNSHARE,
+        program,
+        "mount",
+        "image.erofs",
+        "mnt",
+    ]);
+    let output = match mount.current_dir(site.directory.path()).output() {
+        Ok(output) => output,
+        Err(error) => return println!("skipped: python3: {error}"),
+    };
+    let lines = lines(&output);
+    if lines.iter().any(|line| line.starts_with("skipped: ")) {
+        return println!("{}", lines[0]);
+    }
+    assert!(output.status.success(), "{lines:?}");
+    let notice = "files are not read ahead: unshare: Operation not permitted";
+    let count = lines.iter().filter(|line| line.contains(notice)).count();
+    assert_eq!(count, 1, "{lines:?}");
+    let mut find = Command::new("find");
+    fine(
+        &find
+            .arg(site.point())
+            .args(["-type", "f", "-exec", "cat", "{}", "+"])
+            .output()
+            .unwrap(),
+    );
+    let counters = site.run(&["stat", "--json", "mnt"]);
+    let text = String::from_utf8_lossy(&counters.stdout);
+    assert!(text.contains(notice), "{text}");
+    fine(&site.run(&["umount", "mnt"]));
+}

@@ -19,4 +19,4 @@ pub(crate) use launch_figures::LaunchFigures;
 pub(crate) use notify_store::NotifyStoreWriter;
 pub(crate) use random_faults::RandomFaults;
 pub(crate) use read_ahead_window::ReadAheadWindow;
-pub(crate) use storing_threads::{First, StoringThreads};
+pub(crate) use storing_threads::{First, StoringThreads, refused as storing_refused};

@@ -11,6 +11,9 @@
 //! descriptor would keep the ring open. Therefore no ring is mapped from its descriptor
 //! ([`sys::fuse_ring`]). The first storing thread starts before any ring is opened, and starts the
 //! others, which inherit its descriptor table.
+//!
+//! Where unshare(2) is refused, as in most containers, there are no storing threads: a killed server
+//! could stay forever, along with the container.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -36,6 +39,12 @@ pub(crate) struct StoringThreads<'m> {
     pub(crate) on_demand: &'m mut OnDemand,
     /// Makes the first storing thread run a call.
     pub(crate) first: &'m First,
+}
+
+/// A notice if no thread may have its own descriptor table.
+pub(crate) fn refused() -> Option<String> {
+    let error = sys::inherited::may_unshare().err()?;
+    Some(format!("files are not read ahead: unshare: {error}"))
 }
 
 impl StoringThreads<'_> {

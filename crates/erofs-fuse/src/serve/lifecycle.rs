@@ -31,7 +31,7 @@ use crate::ahead::RandomFaults;
 use crate::ahead::ReadAheadWindow;
 use crate::ahead::file_read_ahead::{self, FileReadAhead};
 use crate::ahead::{DecodedBytes, Keeping, has_launches, profile_identity};
-use crate::ahead::{First, StoringThreads};
+use crate::ahead::{First, StoringThreads, storing_refused};
 use crate::answer::ErofsFilesystem;
 use crate::answer::FaultRecorder;
 use crate::error::Error;
@@ -96,6 +96,7 @@ pub fn serve(
         // mode 0700.
         rustix::process::chdir("/").map_err(Error::io("chdir /"))?;
     }
+    let no_storing = storing_refused();
     let mut sandbox = match options.sandbox {
         SandboxMode::On | SandboxMode::Strict => Sandbox::begin(options.engine.hipri),
         SandboxMode::Off => Sandbox::off(),
@@ -112,6 +113,7 @@ pub fn serve(
     let notices: Vec<_> = sandbox
         .notice()
         .into_iter()
+        .chain(no_storing.clone())
         .chain(engine.notices())
         .chain(request.without_effect())
         .collect();
@@ -136,6 +138,7 @@ pub fn serve(
         signals: &signals,
         on_demand,
         no_log,
+        no_storing,
     };
     let served = serving.run(helper, &mut ready);
     // Without this, nothing would be released: workers hold channels, channels hold the filesystem,
@@ -170,6 +173,8 @@ struct Serving<'s> {
     signals: &'s OwnedFd,
     on_demand: OnDemand,
     no_log: Option<&'static str>,
+    /// Why no pages can be stored ahead of their readers.
+    no_storing: Option<String>,
 }
 
 impl Serving<'_> {
@@ -202,7 +207,7 @@ impl Serving<'_> {
         };
         let restart = self.restart.clone().agreed(&session)?;
         let no_log = self.no_log.map(str::to_owned);
-        let notices = no_log.into_iter().collect();
+        let notices = no_log.into_iter().chain(self.no_storing.clone()).collect();
         let sandbox = self.sandbox.clone();
         let reporter = Reporter::new(engine, &session, self.request, sandbox, restart, notices);
         image.set_counters(Box::new(move |own| {
@@ -218,12 +223,13 @@ impl Serving<'_> {
         if let Some(random) = &random {
             image.set_random_faults(Arc::clone(random));
         }
-        let writer = NotifyStoreWriter::start(engine, nodes, &session, unmount.helper, random)?;
-        let first = writer.caller();
-        if !options.records() {
+        let start = || NotifyStoreWriter::start(engine, nodes, &session, unmount.helper, random);
+        let writer = self.no_storing.is_none().then(start).transpose()?;
+        let first = writer.as_ref().map(NotifyStoreWriter::caller);
+        if let Some(writer) = writer.filter(|_| !options.records()) {
             engine.set_page_cache(Box::new(writer));
         }
-        let read_ahead = self.read_ahead(unmount.helper, &image, &session, &first, events)?;
+        let read_ahead = self.read_ahead(unmount.helper, &image, &session, first, events)?;
         if options.prefetch == Prefetch::All {
             engine.fetch_all();
         }
@@ -268,22 +274,25 @@ impl Serving<'_> {
         helper: &mut MountHelper,
         image: &Arc<ErofsFilesystem>,
         session: &Arc<Session>,
-        first: &First,
+        first: Option<First>,
         events: Option<Arc<Events>>,
     ) -> Result<Option<file_read_ahead::Running>, Error> {
         let options = &self.request.options;
         if options.read_ahead_kb == Some(0) || options.records() {
             return Ok(None);
         }
-        let mut storing = StoringThreads {
-            session,
-            helper,
-            on_demand: &mut self.on_demand,
-            first,
-        };
-        let files = Arc::new(FileReadAhead::new(storing.demand()));
-        let running = file_read_ahead::start(&files, self.engine, image.nodes(), &mut storing);
-        image.set_read_ahead(files);
+        let running = first.map(|first| {
+            let mut storing = StoringThreads {
+                session,
+                helper,
+                on_demand: &mut self.on_demand,
+                first: &first,
+            };
+            let files = Arc::new(FileReadAhead::new(storing.demand()));
+            let running = file_read_ahead::start(&files, self.engine, image.nodes(), &mut storing);
+            image.set_read_ahead(files);
+            running
+        });
         // Only root can copy the mount, and without a copy no directory is listed.
         if origin::user().is_root() && self.request.passed_device().is_none() {
             if let Some(events) = events {
@@ -297,7 +306,7 @@ impl Serving<'_> {
                 ReadAheadWindow::follow(file, request, self.engine);
             }
         }
-        Ok(Some(running))
+        Ok(running)
     }
 
     /// Creates the mount, for the first server.
