@@ -374,8 +374,8 @@ impl Engine {
             found.hides |= hides;
             let is_last = index + 1 == path.len();
             let Some(inode) = inode else {
-                found.path = path.to_vec();
-                found.from_root = false;
+                // Below, the path leads through the directories to which this image redirects.
+                found.path.extend_from_slice(&path[index..]);
                 return Ok(found);
             };
             if inode.file_type() != FileType::Directory {
