@@ -255,6 +255,7 @@ impl Engine {
 
     fn read_inode(&self, request: &Request<'_>, nid: Nid) -> Result<Inode, Error> {
         let mut inode = self.read_own_inode(request, nid)?;
+        self.check_content(request, &inode)?;
         if self.is_merged(request, &inode)? {
             // As in overlayfs: a link count of 1 tells programs not to derive the number of
             // subdirectories from it.

@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use rustix::fs::XattrFlags;
 
-use super::{images, missing, read, write};
+use super::{Mounts, images, missing, read, write};
 
 fn refused(command: &str, images: &[PathBuf], arguments: &[&str]) -> String {
     let output = read(command, images, arguments);
@@ -90,21 +91,42 @@ fn a_file_whose_content_is_elsewhere_is_an_error_and_not_zeros() {
         println!("skipped: {why}");
         return;
     }
-    let place = tempfile::tempdir().expect("a directory");
+    let mut mounts = Mounts::new();
+    let place = mounts.place.path().to_owned();
     let top = |tree: &Path| {
-        write(tree, &[("f", "")]);
-        let (path, flags) = (tree.join("f"), XattrFlags::empty());
-        rustix::fs::setxattr(path, "trusted.overlay.metacopy", b"", flags).expect("an attribute");
+        write(tree, &[("d/f", ""), ("d/g", "own")]);
+        let path = tree.join("d/f");
+        fs::File::create(&path)
+            .and_then(|file| file.set_len(100_000))
+            .expect("room");
+        let (name, flags) = ("trusted.overlay.metacopy", XattrFlags::empty());
+        rustix::fs::setxattr(path, name, b"", flags).expect("an attribute");
     };
-    let base = |tree: &Path| write(tree, &[("f", "content")]);
-    let Some(images) = images(place.path(), &[&top, &base]) else {
+    let base = |tree: &Path| write(tree, &[("d/f", "content")]);
+    let Some(images) = images(&place, &[&top, &base]) else {
         return;
     };
-    let line = refused("cat", &images, &["/f"]);
+    let line = refused("cat", &images, &["/d/f"]);
     assert!(
         line.contains("overlay.metacopy") && line.lines().count() == 1,
         "{line}"
     );
+    let extracted = place.join("out");
+    let directory = extracted.to_str().expect("UTF-8");
+    for (command, arguments) in [("check", &[][..]), ("extract", &[directory])] {
+        let lines = refused(command, &images, arguments);
+        assert!(lines.contains("overlay.metacopy"), "{command}: {lines}");
+    }
+    let stream = read("extract", &images, &["-"]);
+    assert_eq!(stream.status.code(), Some(1), "{stream:?}");
+    let ours = mounts.erofast(&images, "ro");
+    for directory in [extracted.join("d"), ours.join("d")] {
+        // Listings may pass the kernel the attributes of files, which it then need not look up.
+        let listing = Command::new("ls").arg("-l").arg(&directory).output();
+        listing.expect("ls starts");
+        assert!(fs::read(directory.join("f")).is_err(), "{directory:?}");
+        assert_eq!(fs::read(directory.join("g")).expect("a file"), b"own");
+    }
 }
 
 #[test]

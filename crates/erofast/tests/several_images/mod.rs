@@ -189,6 +189,60 @@ fn generated_layers_are_what_overlayfs_makes_of_them() {
 }
 
 #[test]
+fn a_path_is_looked_up_below_through_directories_that_moved() {
+    if let Some(why) = missing() {
+        println!("skipped: {why}");
+        return;
+    }
+    let redirect = |tree: &Path, path: &str, value: &str| {
+        let (path, flags) = (tree.join(path), rustix::fs::XattrFlags::empty());
+        let (name, value) = ("trusted.overlay.redirect", value.as_bytes());
+        rustix::fs::setxattr(path, name, value, flags).expect("an attribute");
+    };
+    let top = |tree: &Path| {
+        write(tree, &[("y/c/", ""), ("y/d/", ""), ("y/e/", "")]);
+        redirect(tree, "y/c", "/a/b");
+        redirect(tree, "y/d", "/p/q/r");
+        redirect(tree, "y/e", "/shut/b");
+    };
+    // Directories that moved, and do not have the rest of the path themselves.
+    let middle = |tree: &Path| {
+        write(tree, &[("a/", ""), ("p/q/", ""), ("shut/", "")]);
+        redirect(tree, "a", "x");
+        redirect(tree, "p/q", "/x");
+        redirect(tree, "shut", "x");
+        let (path, flags) = (tree.join("shut"), rustix::fs::XattrFlags::empty());
+        rustix::fs::setxattr(path, "trusted.overlay.opaque", b"y", flags).expect("an attribute");
+    };
+    let base = |tree: &Path| write(tree, &[("x/b/f", "b"), ("x/r/f", "r"), ("a/b/no", "no")]);
+    let mut mounts = Mounts::new();
+    let place = mounts.place.path().to_owned();
+    let Some(images) = images(&place, &[&top, &middle, &base]) else {
+        return;
+    };
+    for (path, content) in [("/y/c/f", "b"), ("/y/d/f", "r")] {
+        let output = read("cat", &images, &[path]);
+        assert_eq!(
+            String::from_utf8_lossy(&output.stdout),
+            content,
+            "{output:?}"
+        );
+    }
+    for path in ["/y/c/no", "/y/e/f"] {
+        let output = read("cat", &images, &[path]);
+        assert!(!output.status.success(), "{path}: {output:?}");
+    }
+    let ours = mounts.erofast(&images, "ro");
+    match mounts.overlayfs(&images) {
+        Ok(overlay) => {
+            let differences = compare::differences(&compare::tree(&ours), &compare::tree(&overlay));
+            assert!(differences.is_empty(), "{}", differences.join("\n"));
+        }
+        Err(why) => println!("skipped: no overlayfs over EROFS here: {why}"),
+    }
+}
+
+#[test]
 fn a_hundred_layers_are_one_tree_in_one_server() {
     if let Some(why) = missing() {
         println!("skipped: {why}");

@@ -301,7 +301,7 @@ impl Engine {
             match found.inode {
                 Some((_, Some(part))) => parts.push(part),
                 Some((inode, None)) if parts.is_empty() && lacking.is_ok() => {
-                    return self.file_child(request, &inode);
+                    return Ok(Child::File(inode.nid));
                 }
                 Some((_, None)) => break,
                 None => {}
@@ -334,9 +334,10 @@ impl Engine {
         Ok(Child::Directory(directory))
     }
 
-    /// Checks that a file's content is in the file's own image, and returns the file as an entry.
-    fn file_child(&self, request: &Request<'_>, inode: &Inode) -> Result<Child, Error> {
-        if inode.file_type() == FileType::Regular
+    /// Checks that a file of the tree has its content in its own image.
+    pub(super) fn check_content(&self, request: &Request<'_>, inode: &Inode) -> Result<(), Error> {
+        if self.merged.is_some()
+            && inode.file_type() == FileType::Regular
             && self
                 .overlay_xattr(request, inode, overlay::METACOPY)?
                 .is_some()
@@ -344,7 +345,7 @@ impl Engine {
             let what = "a file whose content is in an image below (overlay.metacopy)";
             return Err(self.fault(inode.nid, what));
         }
-        Ok(Child::File(inode.nid))
+        Ok(())
     }
 
     /// The root directories of the images below this part's image.
@@ -373,8 +374,8 @@ impl Engine {
             found.hides |= hides;
             let is_last = index + 1 == path.len();
             let Some(inode) = inode else {
-                found.path = path.to_vec();
-                found.from_root = false;
+                // Below, the path leads through the directories to which this image redirects.
+                found.path.extend_from_slice(&path[index..]);
                 return Ok(found);
             };
             if inode.file_type() != FileType::Directory {
