@@ -9,7 +9,7 @@ use crate::server::Fault;
 use crate::site::{Site, files};
 
 pub fn the_time_limit_is_an_error_until_the_server_returns() {
-    let site = Site::mounted("timeout.read=1");
+    let site = Site::mounted("timeout.read=1,prefetch=none");
     let (name, bytes) = files()
         .into_iter()
         .max_by_key(|(_, bytes)| bytes.len())
@@ -35,7 +35,7 @@ pub fn the_time_limit_is_an_error_until_the_server_returns() {
 }
 
 pub fn an_image_that_changed_is_an_error() {
-    let site = Site::mounted("timeout.read=1");
+    let site = Site::mounted("timeout.read=1,prefetch=none");
     let files = files();
     let mut large = files.iter().filter(|(_, bytes)| bytes.len() > 100_000);
     let (cached, bytes) = large.next().unwrap();
