@@ -43,7 +43,7 @@ pub fn a_mount_has_what_the_image_has() {
 
 /// More readers wait than there are serving threads.
 pub fn cached_bytes_are_read_while_others_wait_and_who_waits_can_be_killed() {
-    let site = Site::mounted("");
+    let site = Site::mounted("prefetch=none");
     let files = files();
     let large = files.iter().filter(|(_, bytes)| bytes.len() > 100_000);
     let mut large = large.map(|(name, bytes)| (site.path(name), bytes));
