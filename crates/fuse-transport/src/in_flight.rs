@@ -29,6 +29,8 @@ const REFUSED_AT: usize = 8;
 const MOST_REFUSED: usize = 16;
 /// Words per request: whether it is in flight, its number, node and opcode.
 const NUMBERS: usize = 4;
+/// The word of a slot that tells whether a request in it has been answered; it follows the request.
+const ANSWERED: usize = NUMBERS;
 /// Where the slots of the serving threads begin, each in a separate cache line.
 const SLOTS_AT: usize = 80;
 const LINE: usize = 8;
@@ -42,7 +44,7 @@ const RESEND: u64 = 2;
 /// Limit of the request size in bytes; more than any kernel agrees to.
 const LARGEST_REQUEST: u64 = 256 << 20;
 
-const _: () = assert!(REFUSED_AT + MOST_REFUSED * NUMBERS <= SLOTS_AT && NUMBERS <= LINE);
+const _: () = assert!(REFUSED_AT + MOST_REFUSED * NUMBERS <= SLOTS_AT && ANSWERED < LINE);
 
 /// The remembered parts of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -88,7 +90,9 @@ impl Taken<'_> {
 
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
-        self.in_flight.set(place(self.slot), 0);
+        let slot = place(self.slot);
+        self.in_flight.set(slot + ANSWERED, 1);
+        self.in_flight.set(slot, 0);
     }
 }
 
@@ -130,6 +134,7 @@ impl RequestsInFlight {
         for slot in (0..SLOTS).map(place) {
             self.set(slot, 0);
             self.set(slot + 1, 0);
+            self.set(slot + ANSWERED, 0);
         }
         self.set(ONE_BY_ONE, one_by_one.into());
     }
@@ -143,8 +148,10 @@ impl RequestsInFlight {
 
     /// Whether a server has answered a request since [`begin_again`](Self::begin_again).
     pub fn has_answered(&self) -> bool {
-        let is_answered = |slot| self.get(slot) == 0 && self.get(slot + 1) != 0;
-        (0..SLOTS).map(place).any(is_answered)
+        // Servers of earlier programs write no more than the request.
+        let is_idle = |slot| self.get(slot) == 0 && self.get(slot + 1) != 0;
+        let has_answered = |slot| self.get(slot + ANSWERED) != 0 || is_idle(slot);
+        (0..SLOTS).map(place).any(has_answered)
     }
 
     /// The request taken last since [`begin_again`](Self::begin_again).
@@ -292,6 +299,10 @@ mod tests {
         assert!(!helper.has_answered());
         drop(taken);
         assert!(helper.has_answered());
+        let _busy = server.begin(one, &header(10));
+        assert!(helper.has_answered(), "every thread is serving again");
+        helper.begin_again(false);
+        assert!(!helper.has_answered());
     }
 
     #[test]

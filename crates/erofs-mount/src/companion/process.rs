@@ -253,6 +253,14 @@ impl CompanionOfMount {
         self.gone();
     }
 
+    /// Closes the pipe of the companion, in a standby: only the helper itself keeps it open, so that
+    /// the companion notices the end of the mount and that of the helper.
+    pub(crate) fn stands_by(&mut self) {
+        if let Some(running) = &mut self.running {
+            running.end = None;
+        }
+    }
+
     /// Gives up the errands and the companion that a dead mount helper started. The next event
     /// starts another companion.
     pub(crate) fn is_orphaned(&mut self) {

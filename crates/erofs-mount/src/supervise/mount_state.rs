@@ -396,11 +396,17 @@ impl MountState {
     }
 
     /// Hides this process's record, in a standby: the active helper has the record that counts.
+    /// Closes what the helper's other processes and the server must see closed when the helper
+    /// closes it.
     pub(crate) fn stands_by(&mut self) {
         let Self { record, null, .. } = self;
         if let Some(record) = record {
             let _ = record.hide(null);
         }
+        if let Some(companion) = &mut self.companion {
+            companion.stands_by();
+        }
+        (self.keeper, self.keeping) = (None, None);
     }
 
     /// Takes over from a mount helper that is dead, and gives up the processes that it started.
@@ -409,8 +415,6 @@ impl MountState {
         if let Some(companion) = &mut self.companion {
             companion.is_orphaned();
         }
-        self.keeper = None;
-        self.keeping = None;
         self.replaceable.fetcher.is_orphaned();
     }
 

@@ -65,7 +65,7 @@ pub fn is_gone(pid: rustix::process::Pid) -> bool {
 }
 
 /// The state letter of proc(5).
-fn state(pid: rustix::process::Pid) -> Option<char> {
+pub fn state(pid: rustix::process::Pid) -> Option<char> {
     let status = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
     status.rsplit_once(") ")?.1.chars().next()
 }

@@ -17,6 +17,7 @@ use crate::{Test, request, soon};
 pub const TESTS: &[Test] = tests![
     whatever_is_killed_of_a_mount_with_a_standby_no_reader_notices,
     signals_to_a_standby_end_nothing_once_it_takes_over,
+    a_standby_does_not_keep_the_companion_of_a_dead_helper,
     a_standby_is_refused_where_it_could_replace_nothing,
 ];
 
@@ -34,17 +35,10 @@ impl Processes {
         let stat = stat(&place.path).ok()?;
         let pid = |value: &serde_json::Value| Pid::from_raw(value.as_i64()?.try_into().ok()?);
         let helper = pid(&stat["restart"]["helper"])?;
-        let raw = helper.as_raw_nonzero();
-        let children = fs::read_to_string(format!("/proc/{raw}/task/{raw}/children")).ok()?;
-        let is_standby = |child: &&str| {
-            let name = fs::read_to_string(format!("/proc/{child}/comm"));
-            name.is_ok_and(|name| name == "erofs_standby\n")
-        };
-        let standby = children.split_whitespace().rfind(is_standby)?;
         Some(Self {
             helper,
             server: pid(&stat["pid"])?,
-            standby: Pid::from_raw(standby.parse().ok()?)?,
+            standby: child(helper, "erofs_standby")?,
         })
     }
 
@@ -61,6 +55,18 @@ impl Processes {
         });
         found.unwrap()
     }
+}
+
+/// The last child of a process with this name.
+fn child(parent: Pid, name: &str) -> Option<Pid> {
+    let raw = parent.as_raw_nonzero();
+    let children = fs::read_to_string(format!("/proc/{raw}/task/{raw}/children")).ok()?;
+    let has_name = |child: &&str| {
+        let found = fs::read_to_string(format!("/proc/{child}/comm"));
+        found.is_ok_and(|found| found.trim_end() == name)
+    };
+    let child = children.split_whitespace().rfind(has_name)?;
+    Pid::from_raw(child.parse().ok()?)
 }
 
 /// Kills one process, or two at the same time.
@@ -119,6 +125,29 @@ fn signals_to_a_standby_end_nothing_once_it_takes_over() {
         assert_ne!(before.helper, after.helper);
     }
     soon("the unmounting", || umount(&place.path, false).is_ok());
+}
+
+/// The standby is stopped, so the companion ends only if the standby does not hold the pipe that
+/// tells the companion of its helper's end.
+fn a_standby_does_not_keep_the_companion_of_a_dead_helper() {
+    let place = Place::new();
+    match mount(&request(&image("lz4-4k"), &place, "standby,profile=learn")) {
+        Err(error) => return println!("skipped: {error}"),
+        Ok(()) => assert!(is_restarted(&place)),
+    }
+    let now = Processes::without(&place, &[]);
+    let companion = child(now.helper, "erofs_companion").expect("a companion");
+    let standby_is = |state| soon("a standby", || place::state(now.standby) == Some(state));
+    standby_is('S');
+    kill_process(now.standby, Signal::STOP).unwrap();
+    standby_is('T');
+    kill_process(now.helper, Signal::KILL).unwrap();
+    soon("the end of the companion", || place::is_gone(companion));
+    standby_is('T');
+    kill_process(now.standby, Signal::CONT).unwrap();
+    Processes::without(&place, &[now.helper]);
+    soon("the unmounting", || umount(&place.path, false).is_ok());
+    soon("the end of the standby", || place::is_gone(now.standby));
 }
 
 fn a_standby_is_refused_where_it_could_replace_nothing() {
