@@ -240,6 +240,35 @@ fn sparse_files_stay_sparse_through_other_programs_tar() {
 }
 
 #[test]
+fn no_name_of_a_socket_is_in_the_tar_stream() {
+    let scratch = scratch();
+    let (tree, image) = (scratch.path().join("tree"), scratch.path().join("s.erofs"));
+    fs::create_dir(&tree).expect("ours");
+    std::os::unix::net::UnixListener::bind(tree.join("s1")).expect("ours");
+    for name in ["s2", "s3"] {
+        fs::hard_link(tree.join("s1"), tree.join(name)).expect("ours");
+    }
+    fs::write(tree.join("z"), "z").expect("ours");
+    let mut mkfs = Command::new("mkfs.erofs");
+    let Ok(made) = mkfs.arg("--quiet").arg(&image).arg(&tree).output() else {
+        println!("skipped: no mkfs.erofs that creates sockets");
+        return;
+    };
+    assert!(made.status.success(), "{}", stderr(&made));
+    let stream = run(erofast().arg("extract").arg(&image).arg("-"));
+    let notice = stderr(&stream);
+    assert!(
+        stream.status.success() && notice.contains("not kept: sockets (3 times, first for s1: "),
+        "{notice}"
+    );
+    let is_there = |name: &[u8]| stream.stdout.windows(name.len()).any(|part| part == name);
+    assert!(is_there(b"./z\0"));
+    for name in [b"./s1\0", b"./s2\0", b"./s3\0"] {
+        assert!(!is_there(name), "{}", name.escape_ascii());
+    }
+}
+
+#[test]
 fn a_terminal_gets_no_tar_stream() {
     let image = first_image("meta");
     let command = format!(
