@@ -42,6 +42,22 @@ fn patterns_stand_for_names() {
 }
 
 #[test]
+fn a_slash_after_a_name_asks_for_a_directory() {
+    for command in ["ls", "cat"] {
+        for path in ["t/s50/", "t/s50/.", "t/s50/..", "/link/"] {
+            let output = run(command, &[], &[path]);
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert!(
+                !output.status.success() && stderr.contains("not a directory"),
+                "{command} {path}: {stderr}"
+            );
+        }
+    }
+    assert_eq!(text(&run("ls", &["-d"], &["t/"])), "t\n");
+    assert_eq!(text(&run("ls", &["-d"], &["/link"])), "link\n");
+}
+
+#[test]
 fn a_recursive_listing_has_each_directory_under_its_name() {
     let listing = text(&run("ls", &["-R"], &[]));
     assert!(listing.starts_with("/:\nhard\n"), "{listing}");

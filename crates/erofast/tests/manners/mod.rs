@@ -350,6 +350,29 @@ fn a_descriptor_that_is_not_open_is_said_to_be_closed() {
 }
 
 #[test]
+fn a_descriptor_that_cannot_be_written_is_refused() {
+    let Some(site) = Site::new() else { return };
+    for flags in ["", "-f "] {
+        let script = format!("exec \"$0\" mount {flags}-o ready_fd=5 image.erofs mnt 5</dev/null");
+        let mut command = Command::new("sh");
+        command.args(["-c", &script, env!("CARGO_BIN_EXE_erofast")]);
+        let log = File::create(site.path("log")).unwrap();
+        let mut child = command
+            .current_dir(site.path("."))
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        soon("its end or the mount", || {
+            site.is_mounted() || child.try_wait().unwrap().is_some()
+        });
+        assert!(!site.is_mounted());
+        assert!(!child.wait().unwrap().success());
+        let line = "erofast: ready_fd=5: descriptor 5 is not open for writing\n";
+        assert_eq!(site.log(), line);
+    }
+}
+
+#[test]
 fn what_is_not_there_is_no_error_and_unknown_namespaces_are_not_supported() {
     let Some(site) = Site::new() else { return };
     fine(&site.run(&["mount", "image.erofs", "mnt"]));

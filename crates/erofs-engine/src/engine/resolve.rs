@@ -11,22 +11,27 @@ use crate::{Engine, Error};
 const SYMLINKS_MAX: usize = 40;
 
 impl Engine {
-    /// The inode at `path`, from the root of the image. Empty components are ignored; `..` stops at
-    /// the root. Symlinks on the way are followed inside the image, but a symlink in the last
-    /// component only if `follow` is true.
+    /// The inode at `path`, from the root of the image. Empty components are ignored, but after a
+    /// slash at its end the path must be that of a directory; `..` stops at the root. Symlinks on
+    /// the way are followed inside the image, but a symlink in the last component only if `follow`
+    /// is true.
     pub fn resolve(&self, path: &[u8], follow: bool) -> Result<Arc<Inode>, Error> {
         let request = self.waiting();
         let mut followed = 0;
         let mut trail: Vec<Nid> = vec![self.root()];
-        let mut todo: Vec<Vec<u8>> = components(path);
+        let mut todo = steps(path);
         while let Some(name) = todo.pop() {
             let here = self.inode(*trail.last().unwrap_or(&self.root()))?;
-            if name == b".." {
-                trail.truncate((trail.len() - 1).max(1));
-                continue;
-            }
             if here.file_type() != FileType::Directory {
                 return Err(self.path_error(path, "not a directory", errno::ENOTDIR));
+            }
+            match &name[..] {
+                b"." => continue,
+                b".." => {
+                    trail.truncate((trail.len() - 1).max(1));
+                    continue;
+                }
+                _ => {}
             }
             let nid = self
                 .lookup(&request, &here, &name)?
@@ -41,7 +46,7 @@ impl Engine {
                 if target.starts_with(b"/") {
                     trail.truncate(1);
                 }
-                todo.extend(components(&target));
+                todo.extend(steps(&target));
             } else {
                 trail.push(nid);
             }
@@ -58,6 +63,15 @@ impl Engine {
             errno,
         }
     }
+}
+
+/// The names in a path, in reverse order, and `.` for a slash at its end.
+fn steps(path: &[u8]) -> Vec<Vec<u8>> {
+    let mut names = components(path);
+    if path.ends_with(b"/") || path.ends_with(b"/.") {
+        names.insert(0, b".".to_vec());
+    }
+    names
 }
 
 /// The names in a path, in reverse order.

@@ -35,26 +35,17 @@ pub(crate) struct Readiness {
 impl Readiness {
     /// Connects to the receivers.
     ///
-    /// # Errors Returns an error if the descriptor is not open, or if it is a standard stream and
-    /// the mount is in the background, where it uses these streams itself.
+    /// # Errors
+    /// Returns an error if the descriptor is not open for writing, or if it is a standard stream
+    /// and the mount is in the background, where it uses these streams itself.
     pub(crate) fn new(ready_fd: Option<u32>, foreground: bool) -> Result<Self, Error> {
         if let Some(number) = ready_fd.filter(|number| *number < 3 && !foreground) {
             let why = format!("ready_fd={number}: must be 3 or more for a background mount");
             return Err(Error::Server(why));
         }
-        let pipe = ready_fd.map(|number| {
-            // Open the descriptor again by name, because safe code cannot own a bare number.
-            let path = format!("/proc/self/fd/{number}");
-            rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()).map_err(
-                |errno| match errno {
-                    Errno::NOENT => Error::ReadyFd { number },
-                    other => Error::io(format!("ready_fd={number}"))(other),
-                },
-            )
-        });
         Ok(Self {
             socket: connect(),
-            pipe: pipe.transpose()?,
+            pipe: ready_fd.map(open).transpose()?,
         })
     }
 
@@ -67,6 +58,30 @@ impl Readiness {
             let _ = rustix::io::write(pipe, b"\n");
         }
     }
+}
+
+/// Opens a descriptor again by its name, because safe code cannot own a bare number.
+fn open(number: u32) -> Result<OwnedFd, Error> {
+    if is_read_only(number) {
+        let why = format!("ready_fd={number}: descriptor {number} is not open for writing");
+        return Err(Error::Server(why));
+    }
+    let path = format!("/proc/self/fd/{number}");
+    rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()).map_err(|errno| {
+        match errno {
+            Errno::NOENT => Error::ReadyFd { number },
+            other => Error::io(format!("ready_fd={number}"))(other),
+        }
+    })
+}
+
+/// Whether nothing can be written to a descriptor, although its file may be opened for writing.
+fn is_read_only(number: u32) -> bool {
+    let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{number}")).unwrap_or_default();
+    let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
+    let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
+    let mode = flags.map(|flags| OFlags::from_bits_retain(flags) & OFlags::RWMODE);
+    mode == Some(OFlags::RDONLY)
 }
 
 fn connect() -> Option<UnixDatagram> {

@@ -35,7 +35,11 @@ impl TargetArgs {
     /// The selected inode; `None` if neither option is given.
     pub fn find(&self, engine: &Engine) -> Result<Option<Arc<Inode>>, Error> {
         let found = match (&self.path, self.nid) {
-            (Some(path), _) => engine.resolve(path.as_bytes(), false),
+            // As in erofs-utils, a slash may follow the name of any file.
+            (Some(path), _) => {
+                let end = path.as_bytes().iter().rposition(|&byte| byte != b'/');
+                engine.resolve(&path.as_bytes()[..end.map_or(0, |end| end + 1)], false)
+            }
             (None, Some(nid)) => engine.inode(nid),
             (None, None) => return Ok(None),
         };

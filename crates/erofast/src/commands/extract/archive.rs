@@ -25,6 +25,8 @@ pub enum Item {
         /// Bytes of content that follow.
         size: u64,
     },
+    /// A member that is left out.
+    Missing(Vec<u8>),
     /// Another name of a member.
     Link {
         path: Vec<u8>,
@@ -92,6 +94,7 @@ impl<'a, W: Write> Archive<'a, W> {
                         failed: false,
                     });
                 }
+                Item::Missing(path) => self.left_out(path),
                 Item::Link {
                     path,
                     first,
@@ -162,9 +165,7 @@ impl<'a, W: Write> Archive<'a, W> {
         };
         match current.header.take() {
             Some(_) if current.failed => {
-                if self.missing.len() < MISSING {
-                    self.missing.insert(current.path);
-                }
+                self.left_out(current.path);
                 return Ok(());
             }
             Some(header) => self.out.write_all(&header)?,
@@ -181,6 +182,12 @@ impl<'a, W: Write> Archive<'a, W> {
         Ok(())
     }
 
+    fn left_out(&mut self, path: Vec<u8>) {
+        if self.missing.len() < MISSING {
+            self.missing.insert(path);
+        }
+    }
+
     fn link(&mut self, path: &[u8], first: &[u8], header: &[u8]) -> io::Result<()> {
         if self.missing.contains(first) {
             let first = crate::text::name(first);
@@ -191,5 +198,30 @@ impl<'a, W: Write> Archive<'a, W> {
         self.out.write_all(header)?;
         self.journal.linked();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_to_a_member_that_is_left_out_is_left_out_too() {
+        let journal = Journal::new(|| Ok(0)).expect("a journal");
+        let (sender, items) = std::sync::mpsc::sync_channel(2);
+        let link = Item::Link {
+            path: b"b".to_vec(),
+            first: b"a".to_vec(),
+            header: vec![1; tar::BLOCK],
+        };
+        for item in [Item::Missing(b"a".to_vec()), link] {
+            sender.send(item).expect("room for two");
+        }
+        drop(sender);
+        let mut stream = Vec::new();
+        let archive = Archive::new(&mut stream, &journal);
+        archive.write_all(items).expect("a stream");
+        assert_eq!(stream, [0; 2 * tar::BLOCK]);
+        assert_eq!(journal.finish().failures.len(), 1);
     }
 }

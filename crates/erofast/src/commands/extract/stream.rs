@@ -96,6 +96,7 @@ fn walk(
         };
         if !path.is_empty() && !is_plain(path) {
             journal.failure(path, "the name leads out of its directory");
+            send(items, Item::Missing(path.clone()))?;
             return Ok(Then::SkipContent);
         }
         let map = match &step {
@@ -109,6 +110,7 @@ fn walk(
             Ok(None) => return Ok(Then::Continue),
             Err(error) => {
                 journal.failure(path, error);
+                send(items, Item::Missing(path.clone()))?;
                 return Ok(Then::Continue);
             }
         }
@@ -135,8 +137,8 @@ fn member(
     journal: &Journal,
 ) -> anyhow::Result<Option<Item>> {
     let inode = match step {
-        Step::Directory(_, inode, _) | Step::Leaf(_, inode) => inode,
-        Step::Link { first, inode, .. } => {
+        // Each name of a socket is left out.
+        Step::Link { first, inode, .. } if inode.file_type() != FileType::Socket => {
             let first = paths.path(*first);
             let kind = Kind::HardLink(&name(&first, false));
             return Ok(Some(Item::Link {
@@ -145,6 +147,7 @@ fn member(
                 first,
             }));
         }
+        Step::Directory(_, inode, _) | Step::Leaf(_, inode) | Step::Link { inode, .. } => inode,
     };
     let file_type = inode.file_type();
     let xattrs = engine.xattrs(&engine.waiting(), inode)?;

@@ -5,7 +5,7 @@
 //! too.
 
 use erofs_engine::erofs_format::{FileType, Inode, Xattr};
-use tar_core::builder::EntryBuilder;
+use tar_core::builder::{EntryBuilder, NAME_MAX_LEN};
 use tar_core::{EntryType, HeaderError};
 
 use super::acl;
@@ -99,12 +99,19 @@ pub fn header(
         .size(kind.stored())?
         .device(inode.rdev.major, inode.rdev.minor)?;
     match kind {
-        Kind::Sparse { size, .. } => builder
-            .path(sparse_name(name))
-            .add_pax("GNU.sparse.major", "1")
-            .add_pax("GNU.sparse.minor", "0")
-            .add_pax("GNU.sparse.name", name)
-            .add_pax("GNU.sparse.realsize", size.to_string()),
+        Kind::Sparse { size, .. } => {
+            let other = sparse_name(name);
+            if other.len() > NAME_MAX_LEN {
+                // Python takes the last name, and the builder would add this one after the other.
+                builder.add_pax("path", &other);
+            }
+            builder
+                .path(&other[..other.len().min(NAME_MAX_LEN)])
+                .add_pax("GNU.sparse.major", "1")
+                .add_pax("GNU.sparse.minor", "0")
+                .add_pax("GNU.sparse.name", name)
+                .add_pax("GNU.sparse.realsize", size.to_string())
+        }
         _ => builder.path(name),
     };
     let fits = u64::try_from(inode.mtime)

@@ -356,21 +356,31 @@ impl Page<'_> {
         page
     }
 
+    /// Where faults are logged, and how many were not.
+    fn log(&self) -> String {
+        let Some(log) = self.now["faults"]["logged_to"].as_str() else {
+            return "not logged".to_owned();
+        };
+        let counts = match self.now("/faults/not_logged") {
+            0 => String::new(),
+            not => format!("{not} not logged, {} ", self.now("/faults/logged")),
+        };
+        format!("{counts}logged to: {}", text::name(log.as_bytes()))
+    }
+
     /// Whether the image was changed, and its latest faults, two lines each.
     fn faults(&self) -> String {
-        if self.now("/faults/count") == 0 {
-            return String::new();
-        }
-        let log = match self.now["faults"]["logged_to"].as_str() {
-            Some(log) => format!("logged to: {}", text::name(log.as_bytes())),
-            None => "not logged".to_owned(),
+        let change = self.now["faults"]["image_changed"].as_str();
+        let failed = fill("{/faults/count:failed request}", self.now);
+        let mut page = match self.now("/faults/count") {
+            0 if change.is_none() => return String::new(),
+            0 => line("faults", &failed),
+            _ => {
+                let kinds = fill("{/faults/kinds:kind}", self.now);
+                line("faults", &format!("{failed} of {kinds}, {}", self.log()))
+            }
         };
-        let counts = fill(
-            "{/faults/count:failed request} of {/faults/kinds:kind}",
-            self.now,
-        );
-        let mut page = line("faults", &format!("{counts}, {log}"));
-        if let Some(change) = self.now["faults"]["image_changed"].as_str() {
+        if let Some(change) = change {
             let _ = writeln!(page, "{}", text::name(change.as_bytes()));
         }
         let last = self.now["faults"]["last"].as_array();
@@ -470,6 +480,24 @@ mod tests {
         );
         assert_eq!(lines[2], "    x.erofs: nid 36: it broke");
         assert_eq!(lines[3], "2000-02-29 00:00:00  1 time  nid 37");
+    }
+
+    #[test]
+    fn a_changed_image_and_a_log_that_fails_are_shown() {
+        let mut answer = answer(1, 1.0);
+        answer["faults"] = json!({"count": 0, "kinds": 0, "image_changed": "it changed"});
+        let shown = page(&answer, None);
+        assert!(
+            shown.contains("faults     0 failed requests\nit changed\n"),
+            "{shown}"
+        );
+        answer["faults"] = json!({
+            "count": 3, "kinds": 2, "logged_to": "/dev/full", "logged": 0, "not_logged": 2,
+        });
+        let shown = page(&answer, None);
+        let line =
+            "faults     3 failed requests of 2 kinds, 2 not logged, 0 logged to: /dev/full\n";
+        assert!(shown.contains(line), "{shown}");
     }
 
     #[test]
