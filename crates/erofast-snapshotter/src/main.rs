@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::fs::Mode;
 use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
@@ -34,6 +35,9 @@ const MKFS: &str = "mkfs.erofs";
 
 fn main() -> ExitCode {
     let options = Options::of_process();
+    // What this program creates must not be closed to itself.
+    let mask = rustix::process::umask(Mode::RWXU);
+    rustix::process::umask(mask.difference(Mode::RWXU));
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()

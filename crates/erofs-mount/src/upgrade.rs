@@ -264,14 +264,20 @@ fn upgrade_mounts(mounts: Vec<(PathBuf, Result<Mount, Error>)>) -> Vec<Upgraded>
     let (sender, receiver) = mpsc::channel();
     for (user, mounts) in users {
         let sender = sender.clone();
+        let numbers: Vec<usize> = mounts.iter().map(|(number, _)| *number).collect();
         let upgrade = move || {
             upgrade_mounts_of(user, &mounts, |number, outcome| {
                 // Sending fails only after the time limit.
                 let _ = sender.send((number, outcome));
             });
         };
-        // If the thread cannot be created, there is no outcome for this user's mounts.
-        let _ = thread::Builder::new().spawn(upgrade);
+        if let Err(error) = thread::Builder::new().spawn(upgrade) {
+            let why = format!("not upgraded: {}", mounting::no_thread(&error));
+            for number in numbers {
+                let upgraded: &mut Upgraded = &mut upgraded[number];
+                upgraded.outcome = Err(Error::mountpoint(&upgraded.mountpoint, &*why));
+            }
+        }
     }
     drop(sender);
     let left = || deadline.saturating_duration_since(Instant::now());

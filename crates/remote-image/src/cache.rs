@@ -6,10 +6,10 @@
 //! `map`. The cache directory may belong to another user, so its contents are not trusted, and
 //! symlinks in it are not followed.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::{self, Read, Write};
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -61,16 +61,39 @@ pub fn default_directory() -> Option<PathBuf> {
 /// Creates a directory that only its owner may enter, and any missing parents, as the XDG base
 /// directory specification says. The system's own cache directory is open to all users.
 pub fn make_directory(path: &Path) -> io::Result<()> {
-    let make = |path: &Path, mode| {
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(mode)
-            .create(path)
-    };
     if path.starts_with(SYSTEM_CACHES) {
-        make(Path::new(SYSTEM_CACHES), 0o755)?;
+        make_with_parents(Path::new(SYSTEM_CACHES), 0o755)?;
     }
-    make(path, 0o700)
+    make_with_parents(path, 0o700)
+}
+
+fn make_with_parents(path: &Path, mode: u32) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => make_with_parents(parent, mode)?,
+        _ => {}
+    }
+    match make_one(path, mode) {
+        Err(_) if path.is_dir() => Ok(()),
+        made => made,
+    }
+}
+
+/// Creates a directory with this mode, even if the umask would keep its owner out.
+pub(crate) fn make_one(path: &Path, mode: u32) -> io::Result<()> {
+    fs::DirBuilder::new().mode(mode).create(path)?;
+    // The mode may forbid any other kind of descriptor, and this kind has no fchmod(2).
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let made = openat(CWD, path, flags, Mode::empty())?;
+    let stat = fstat(&made)?;
+    let is_own = stat.st_uid == rustix::process::geteuid().as_raw();
+    if is_own && stat.st_mode & mode != mode {
+        let by_descriptor = format!("/proc/self/fd/{}", made.as_raw_fd());
+        fs::set_permissions(by_descriptor, Permissions::from_mode(stat.st_mode | mode))?;
+    }
+    Ok(())
 }
 
 /// The contents of a cache entry.
@@ -255,10 +278,11 @@ impl Folder {
         // A FIFO is opened without waiting, and then refused.
         let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = File::from(openat(&self.descriptor, name, flags, self.mode)?);
-        if !file.metadata()?.is_file() {
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
             return Err(io::Error::other(format!("{name} is not a regular file")));
         }
-        if made && self.mode.contains(Mode::ROTH) {
+        if made && !Mode::from_raw_mode(metadata.mode()).contains(self.mode) {
             // The mode must not depend on the umask.
             fchmod(&file, self.mode)?;
         }
@@ -495,6 +519,31 @@ mod tests {
         let store = open(&source, &options(directory), &identity(etag)).unwrap();
         store.write_block(3, &[7; BLOCK as usize]).unwrap();
         store
+    }
+
+    /// The umask belongs to the whole process, so another process of this program has the test's.
+    #[test]
+    fn directories_are_open_to_their_owner_whatever_the_umask() {
+        const PLACE: &str = "EROFAST_TEST_UMASK";
+        const SCRIPT: &str = "umask 0777; exec \"$0\" --exact \"$1\"";
+        let name = "cache::tests::directories_are_open_to_their_owner_whatever_the_umask";
+        if let Some(place) = std::env::var_os(PLACE) {
+            return make_directory(&Path::new(&place).join("a/b")).unwrap();
+        }
+        let place = tempfile::tempdir().unwrap();
+        let mut other = std::process::Command::new("sh");
+        other
+            .args(["-c", SCRIPT])
+            .arg(std::env::current_exe().unwrap());
+        let output = other.arg(name).env(PLACE, place.path()).output().unwrap();
+        for made in ["a", "a/b"] {
+            let mode = place
+                .path()
+                .join(made)
+                .metadata()
+                .map(|found| found.mode() & 0o777);
+            assert_eq!(mode.ok(), Some(0o700), "{made}: {output:?}");
+        }
     }
 
     /// A cache with one image; returns its source and its entry.

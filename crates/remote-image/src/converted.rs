@@ -5,9 +5,9 @@
 //! so an image that exists is complete. The remains of a maker that was killed have no record, and
 //! are removed by the next maker or when the cache is pruned.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags, fchmod, fchown, flock, openat};
@@ -138,7 +138,7 @@ fn begin_in(root: &Path, source: &ImageUrl, options: &Options, diff_id: &str) ->
         _lock: lock,
     };
     remove_directory(&making.work())?;
-    DirBuilder::new().mode(0o700).create(making.work())?;
+    cache::make_one(&making.work(), 0o700)?;
     Ok(Begun::Here(Box::new(making)))
 }
 

@@ -1,6 +1,8 @@
 //! Launches whose mount ends while other programs keep the CPUs busy.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
@@ -63,5 +65,36 @@ fn a_launch_is_counted_when_its_mount_has_ended_however_late_its_companion_runs(
         freezer.freeze(false);
         soon("the launch", || launches() == Some(count));
     }
+    fine(&site.run(&["profile", "remove", "image.erofs"]));
+}
+
+/// The companion uses a copy of the mount, which does not keep the mount busy.
+#[test]
+fn a_busy_mount_names_only_programs_that_are_not_its_own() {
+    let Some(site) = Site::new() else { return };
+    image_of_a_script(&site.image());
+    fine(&site.run(&["mount", "-o", "profile=learn", "image.erofs", "mnt"]));
+    let device = fs::metadata(site.point()).unwrap().dev();
+    fs::read(site.point().join("script")).unwrap();
+    let companion = companion_of(site.pid()).unwrap();
+    let uses = || {
+        let process = Path::new("/proc").join(companion.to_string());
+        let open = fs::read_dir(process.join("fd")).into_iter().flatten();
+        let open = open.flatten().map(|entry| entry.path());
+        let mut all = open.chain([process.join("cwd"), process.join("root")]);
+        all.any(|path| fs::metadata(path).is_ok_and(|found| found.dev() == device))
+    };
+    soon("the copy of the mount", || {
+        uses() || companion_of(site.pid()) != Some(companion)
+    });
+    let mut user = Command::new("sleep");
+    let mut user = user.arg("300").current_dir(site.point()).spawn().unwrap();
+    let busy = site.run(&["umount", "mnt"]);
+    user.kill().unwrap();
+    user.wait().unwrap();
+    let stderr = String::from_utf8_lossy(&busy.stderr);
+    let named = format!("mnt: busy with sleep ({});", user.id());
+    assert!(stderr.contains(&named), "{stderr}");
+    fine(&site.run(&["umount", "mnt"]));
     fine(&site.run(&["profile", "remove", "image.erofs"]));
 }

@@ -176,3 +176,47 @@ fn where_unshare_is_refused_a_mount_only_reads_no_files_ahead() {
     assert!(text.contains(notice), "{text}");
     fine(&site.run(&["umount", "mnt"]));
 }
+
+/// Runs a program as a user who may start no process and no thread.
+const ALONE: &str = r#"
+import os, resource, shutil, sys
+program = "./erofast"
+shutil.copy(sys.argv[1], program)
+os.chmod(program, 0o755)
+os.setgroups([])
+os.setresgid(54321, 54321, 54321)
+os.setresuid(54321, 54321, 54321)
+resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
+try:
+    os.execv(program, sys.argv[1:])
+except OSError as error:
+    sys.exit(f"skipped: {program}: {error}")
+"#;
+
+/// The mount answers; it is the command that cannot ask.
+#[test]
+fn a_limit_of_processes_is_not_blamed_on_a_mount() {
+    let Some(site) = Site::new() else { return };
+    fine(&site.run(&["mount", "image.erofs", "mnt"]));
+    for command in ["stat", "umount", "upgrade"] {
+        let mut alone = Command::new("python3");
+        alone.args(["-c", ALONE, env!("CARGO_BIN_EXE_erofast"), command, "mnt"]);
+        let output = match alone.current_dir(site.directory.path()).output() {
+            Ok(output) => output,
+            Err(error) => {
+                println!("skipped: python3: {error}");
+                break;
+            }
+        };
+        let lines = lines(&output);
+        if lines.iter().any(|line| line.starts_with("skipped: ")) {
+            println!("{}", lines[0]);
+            break;
+        }
+        assert_eq!(output.status.code(), Some(1), "{command}: {lines:?}");
+        let why = "erofast: mnt: cannot start a thread: Resource temporarily unavailable";
+        let is_clear = lines.len() == 1 && lines[0].starts_with(why);
+        assert!(is_clear, "{command}: {lines:?}");
+    }
+    fine(&site.run(&["umount", "mnt"]));
+}

@@ -12,8 +12,8 @@
 //! ([`sys::fuse_ring`]). The first storing thread starts before any ring is opened, and starts the
 //! others, which inherit its descriptor table.
 //!
-//! Where unshare(2) is refused, as in most containers, there are no storing threads: a killed server
-//! could stay forever, along with the container.
+//! Where unshare(2) is refused, as in most containers, there are no storing threads: a killed
+//! server could stay forever, along with the container.
 
 use std::io;
 use std::os::fd::RawFd;

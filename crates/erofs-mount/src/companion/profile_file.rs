@@ -217,6 +217,10 @@ impl ProfileFile {
             let mut file = tempfile::Builder::new()
                 .permissions(mode)
                 .tempfile_in(folder)?;
+            // Even if the umask would keep the owner out.
+            let found = file.as_file().metadata()?.permissions().mode();
+            let readable = Permissions::from_mode(found | 0o600);
+            file.as_file().set_permissions(readable)?;
             file.write_all(bytes)?;
             file.persist(path)?;
             Ok(())

@@ -30,7 +30,7 @@ pub(crate) use mounted::{Made, Mounted};
 pub(crate) use place::top_mount;
 pub use place::{erofast_mount_at, mountpoint_of};
 pub(crate) use table::{
-    Entry as TableEntry, answer_within, cgroup_folder, covered_notice, device_number,
+    Entry as TableEntry, answer_within, cgroup_folder, covered_notice, device_number, no_thread,
     own as own_mounts, read as read_table, read_from as read_table_from, status,
 };
 pub use table::{mountpoints, mounts_of_others};

@@ -57,10 +57,10 @@ pub(crate) fn answers<T: Send + 'static>(
     path: &Path,
     find: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Error> {
-    answer_within(LIMIT, find).ok_or_else(|| {
+    answer_within(LIMIT, find).map_err(|unanswered| {
         let seconds = LIMIT.as_secs();
-        let why = format!("a filesystem on its path does not answer within {seconds} s");
-        Error::mountpoint(path, why)
+        let late = || format!("a filesystem on its path does not answer within {seconds} s");
+        Error::mountpoint(path, unanswered.reason(late))
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{Read, Seek};
+use std::io::{self, Read, Seek};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -175,7 +175,7 @@ pub(crate) fn covered_notice(path: &Path) -> Option<String> {
 /// not answer is not dead.
 pub(crate) fn is_dead(path: &Path) -> bool {
     let path = path.to_owned();
-    answer_within(ANSWER, move || says_dead(&path)) == Some(true)
+    answer_within(ANSWER, move || says_dead(&path)).is_ok_and(|is_dead| is_dead)
 }
 
 /// Like [`is_dead`], but may wait forever.
@@ -183,16 +183,39 @@ pub(crate) fn says_dead(path: &Path) -> bool {
     handle(path).and_then(rustix::fs::fstatfs).err() == Some(Errno::NOTCONN)
 }
 
-/// Asks a server that may not answer. `None` if it does not answer within `limit`, or if no thread
-/// can be created.
+/// Why a question has no answer.
+#[derive(Debug)]
+pub(crate) enum Unanswered {
+    /// The time limit has passed.
+    Late,
+    /// No thread could be created that asks.
+    NotAsked(io::Error),
+}
+
+impl Unanswered {
+    /// The reason in words; `late` describes what does not answer.
+    pub(crate) fn reason(self, late: impl FnOnce() -> String) -> String {
+        match self {
+            Self::Late => late(),
+            Self::NotAsked(error) => no_thread(&error),
+        }
+    }
+}
+
+pub(crate) fn no_thread(error: &io::Error) -> String {
+    format!("cannot start a thread: {error}")
+}
+
+/// Asks a server that may not answer, or not within `limit`.
 pub(crate) fn answer_within<T: Send + 'static>(
     limit: Duration,
     ask: impl FnOnce() -> T + Send + 'static,
-) -> Option<T> {
+) -> Result<T, Unanswered> {
     let (sender, receiver) = mpsc::channel();
     let answer = move || sender.send(ask());
-    thread::Builder::new().spawn(answer).ok()?;
-    receiver.recv_timeout(limit).ok()
+    let thread = thread::Builder::new().spawn(answer);
+    thread.map_err(Unanswered::NotAsked)?;
+    receiver.recv_timeout(limit).map_err(|_| Unanswered::Late)
 }
 
 /// Opens a handle on the file at `path`. Unlike statfs(2) or statx(2) on the path, this does not

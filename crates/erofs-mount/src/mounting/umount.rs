@@ -60,7 +60,7 @@ pub(crate) fn is_in_use(device: &str) -> bool {
 fn wait_for_users(path: &Path, entry: &Entry) -> Result<(), Error> {
     let begin = Instant::now();
     loop {
-        let users = Users::of(&entry.device);
+        let users = Users::of(&entry.device, entry.user_id);
         let stay = covering(entry).is_some() || !users.have_this_name();
         if !stay && Turn::is_stuck(&entry.device) {
             // No other program uses the mount, and the process that asked its server cannot end

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{AtFlags, CWD, StatxFlags, makedev, statx};
 
 use super::table;
+use crate::outside::processes_of;
 
 /// Maximum number of programs that are listed by name.
 const NAMED: usize = 5;
@@ -23,21 +24,28 @@ const NAMED: usize = 5;
 /// Time limit, far longer than reading `/proc` takes if nothing blocks.
 const LIMIT: Duration = Duration::from_secs(1);
 
-/// The programs that use a filesystem, as far as this process may inspect them. This process, and
-/// the process of this command that waits for it, are left out.
+/// The programs that use a filesystem, as far as this process may inspect them. This process, the
+/// process of this command that waits for it, and the processes of the mount are left out.
 pub(crate) struct Users(Vec<(u32, String)>);
 
 impl Users {
-    /// The users of the filesystem `MAJOR:MINOR`.
-    pub(crate) fn of(device: &str) -> Self {
-        let Some(device) = table::device_number(device) else {
+    /// The users of the filesystem `MAJOR:MINOR`, which this user mounted.
+    pub(crate) fn of(filesystem: &str, mounted_by: Option<u32>) -> Self {
+        let Some(device) = table::device_number(filesystem) else {
             return Self(Vec::new());
         };
         let own = std::process::id();
         let parent = std::os::unix::process::parent_id();
         let is_own = |pid: u32| pid == own || (pid == parent && name(pid) == name(own));
         let others = pids().filter(|pid| !is_own(*pid)).collect();
+        let of_mount = || mounted_by.map_or_else(Vec::new, |user| processes_of(filesystem, user));
+        let before = of_mount();
         let mut users = within(LIMIT, move |found| scan(others, device, found));
+        if !users.is_empty() {
+            // Processes of the mount may start and end during the scan.
+            let after = of_mount();
+            users.retain(|(pid, _)| !before.contains(pid) && !after.contains(pid));
+        }
         users.sort();
         Self(users)
     }
@@ -188,8 +196,8 @@ mod tests {
 
     #[test]
     fn a_device_that_no_program_uses_has_no_users() {
-        assert!(Users::of("4095:7").is_empty());
-        assert!(Users::of("nonsense").is_empty());
+        assert!(Users::of("4095:7", Some(0)).is_empty());
+        assert!(Users::of("nonsense", None).is_empty());
         assert!(name(std::process::id()).len() > 2);
     }
 }

@@ -21,7 +21,7 @@ pub(crate) fn only_holder(device: &str) -> Option<Pid> {
         let first = holders.next()?;
         holders.next().is_none().then_some(first.pid)
     };
-    answer_within(SEARCH, search)?
+    answer_within(SEARCH, search).ok()?
 }
 
 /// A stopped process that holds this connection and has no mount helper to end it.
@@ -37,7 +37,7 @@ pub(crate) fn stopped_holder(device: &str) -> Option<Pid> {
         });
         alone.map(|process| process.pid)
     };
-    answer_within(SEARCH, search)?
+    answer_within(SEARCH, search).ok()?
 }
 
 /// Whether a process holds the connection of the mount `MAJOR:MINOR`.

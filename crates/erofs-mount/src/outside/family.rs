@@ -43,7 +43,7 @@ impl Family {
     }
 
     pub(crate) fn look(&self) -> Look {
-        let all = self.all();
+        let all = self.0.descendants();
         let processes = || [&self.0].into_iter().chain(&all);
         Look {
             switches: processes().map(Process::switches).sum(),
@@ -63,22 +63,11 @@ impl Family {
     /// Kills the child and its descendants. A process in a frozen cgroup of version 1 ends when the
     /// cgroup is thawed, before the process does anything else.
     pub(crate) fn kill(&self) {
-        let all = self.all();
+        let all = self.0.descendants();
         for process in [&self.0].into_iter().chain(&all) {
             // This fails only for processes that have ended.
             let _ = process.signal(Signal::KILL);
         }
-    }
-
-    fn all(&self) -> Vec<Process> {
-        let mut found: Vec<Process> = self.0.children();
-        let mut next = 0;
-        while let Some(process) = found.get(next) {
-            let more = process.children();
-            found.extend(more);
-            next += 1;
-        }
-        found
     }
 }
 
@@ -112,7 +101,7 @@ mod tests {
             !line.contains(&format!("process {} ", child.id())),
             "{line}"
         );
-        let below = family.all();
+        let below = family.0.descendants();
         assert!(!below.is_empty() && look.switches > 0);
         family.kill();
         child.wait().unwrap();

@@ -48,11 +48,21 @@ pub(crate) fn helpers_of(user: u32) -> Result<Vec<HelperProcess>, Error> {
         own.filter_map(|process| HelperProcess::of(process, user))
             .collect()
     };
-    answer_within(SEARCH, search).ok_or_else(|| {
+    answer_within(SEARCH, search).map_err(|unanswered| {
         let limit = SEARCH.as_secs();
-        let why = format!("the processes of user {user} could not be searched within {limit} s");
-        Error::Server(why)
+        let late =
+            || format!("the processes of user {user} could not be searched within {limit} s");
+        Error::Server(unanswered.reason(late))
     })
+}
+
+/// The numbers of a mount's own processes: its helper and all that the helper has started. A copy
+/// of the mount that they use does not keep the mount busy.
+pub(crate) fn processes_of(device: &str, user: u32) -> Vec<u32> {
+    let helpers = helpers_of(user).unwrap_or_default();
+    let helper = HelperProcess::for_mount(&helpers, device);
+    let all = helper.map(|helper| helper.process.with_descendants());
+    all.into_iter().flatten().collect()
 }
 
 /// The server of a mount, according to its mount helper's record.

@@ -137,6 +137,26 @@ impl Process {
             .collect()
     }
 
+    /// The descendants of the process.
+    pub(super) fn descendants(&self) -> Vec<Self> {
+        let mut found = self.children();
+        let mut next = 0;
+        while let Some(process) = found.get(next) {
+            let more = process.children();
+            found.extend(more);
+            next += 1;
+        }
+        found
+    }
+
+    /// The numbers of the process and its descendants.
+    pub(super) fn with_descendants(&self) -> Vec<u32> {
+        let all = self.descendants();
+        let all = [self].into_iter().chain(&all);
+        all.map(|process| process.pid.as_raw_nonzero().get().unsigned_abs())
+            .collect()
+    }
+
     /// How many times the threads of the process have been scheduled.
     pub(super) fn switches(&self) -> u64 {
         let threads = self.threads().into_iter();

@@ -39,13 +39,13 @@ pub(crate) fn get(mountpoint: &Path, number: u8) -> Result<Vec<u8>, Error> {
         answer
     };
     let why = match answer_within(ANSWER, ask) {
-        Some(Ok(value)) => return Ok(value),
-        Some(Err(Errno::ACCESS)) if is_of_another_user(mountpoint) => {
+        Ok(Ok(value)) => return Ok(value),
+        Ok(Err(Errno::ACCESS)) if is_of_another_user(mountpoint) => {
             let mountpoint = mountpoint.to_owned();
             return Err(Error::Private { mountpoint });
         }
-        Some(Err(errno)) => reason(errno),
-        None => silent(mountpoint),
+        Ok(Err(errno)) => reason(errno),
+        Err(unanswered) => unanswered.reason(|| silent(mountpoint)),
     };
     Err(Error::mountpoint(mountpoint, why))
 }
