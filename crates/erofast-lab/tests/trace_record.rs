@@ -5,6 +5,8 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use crate::failure::fails;
+
 /// A recording that has begun, in a directory of its own.
 struct Recording {
     child: Child,
@@ -92,4 +94,19 @@ fn under_nohup_a_closed_terminal_does_not_end_a_recording() {
     assert!(!recording.catches_hangup());
     signal("TERM", recording.child.id());
     recording.ends();
+}
+
+#[test]
+fn a_thread_that_cannot_be_started_is_one_line() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("trace");
+    let output = Command::new(env!("CARGO_BIN_EXE_erofast-lab"))
+        .args(["trace", "record", "-o"])
+        .arg(&file)
+        .args(["--", "true"])
+        // No address space has room for this stack.
+        .env("RUST_MIN_STACK", (1_u64 << 60).to_string())
+        .output();
+    fails(&output.expect("erofast-lab starts"), 1, "cannot start");
+    assert!(!file.exists());
 }

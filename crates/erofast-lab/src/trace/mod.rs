@@ -54,7 +54,7 @@ pub fn record(args: &TraceRecordArgs) -> anyhow::Result<Outcome> {
     };
     // From here on, Ctrl-C ends only the recording; this program continues and writes the trace.
     let interrupt = Interrupt::watch()?;
-    let watch = MountWatch::begin();
+    let watch = MountWatch::begin().context("cannot start a thread")?;
     let (mut trace, outcome) = match args.command.split_first() {
         Some((program, arguments)) => {
             let recorded = record::command(Command::new(program).args(arguments), &options);
