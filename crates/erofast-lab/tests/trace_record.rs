@@ -110,3 +110,50 @@ fn a_thread_that_cannot_be_started_is_one_line() {
     fails(&output.expect("erofast-lab starts"), 1, "cannot start");
     assert!(!file.exists());
 }
+
+#[test]
+fn a_trace_that_finds_no_room_leaves_no_part_of_it() {
+    if !can_record() {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("trace");
+    let output = Command::new("sh")
+        .args(["-c", "ulimit -f 1; trap '' XFSZ; exec \"$@\"", "sh"])
+        .args([env!("CARGO_BIN_EXE_erofast-lab"), "trace", "record", "-o"])
+        .arg(&file)
+        .args(["--", "true"])
+        .output();
+    fails(&output.expect("sh starts"), 1, "File too large");
+    assert!(!file.exists());
+    let output = Command::new(env!("CARGO_BIN_EXE_erofast-lab"))
+        .args(["trace", "record", "-o", "-", "--", "true"])
+        .output();
+    fails(&output.expect("erofast-lab starts"), 2, "--output -: ");
+}
+
+#[test]
+fn a_signal_to_terminate_ends_the_command_and_the_recording() {
+    if !can_record() {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("trace");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_erofast-lab"))
+        .args(["trace", "record", "-o"])
+        .arg(&file)
+        .args(["--", "sh", "-c", "echo begun; exec sleep 600"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("erofast-lab starts");
+    let mut line = String::new();
+    let mut words = BufReader::new(child.stdout.take().expect("a pipe"));
+    words.read_line(&mut line).expect("a line");
+    signal("TERM", child.id());
+    let output = child.wait_with_output().expect("a child");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("sh ended with signal: 15"), "{errors}");
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(file.is_file(), "{errors}");
+}

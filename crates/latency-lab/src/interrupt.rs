@@ -54,8 +54,7 @@ impl Interrupt {
         self.asked.load(Ordering::Relaxed) != 0
     }
 
-    /// Whether a stop was requested by a signal that only this process has received. Ctrl-C reaches
-    /// all programs of the terminal.
+    /// Whether a stop was requested, and not by Ctrl-C, which reaches all programs of the terminal.
     pub fn asked_alone(&self) -> bool {
         self.asked() && self.asked.load(Ordering::Relaxed) != number(SIGINT)
     }
