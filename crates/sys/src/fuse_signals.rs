@@ -1,5 +1,5 @@
-//! The signals that end a program, and signals as a descriptor, for the thread that waits for the end
-//! of a mount.
+//! The signals that end a program, and signals as a descriptor, for the thread that waits for the
+//! end of a mount.
 
 use std::io;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
