@@ -6,6 +6,7 @@
 //! requests of any mount.
 
 use std::collections::{HashMap, HashSet};
+use std::io;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
@@ -43,11 +44,12 @@ pub struct Requests {
 
 impl MountWatch {
     /// Starts querying.
-    pub fn begin() -> Self {
+    pub fn begin() -> io::Result<Self> {
         let (stop, stopped) = mpsc::channel();
         let (answer, answers) = mpsc::channel();
         let (begun, began) = mpsc::channel();
-        std::thread::spawn(move || {
+        let thread = std::thread::Builder::new();
+        thread.spawn(move || {
             let mut requests = Requests {
                 asked_by: rustix::thread::gettid().as_raw_nonzero().get(),
                 ..Requests::default()
@@ -61,9 +63,9 @@ impl MountWatch {
             }
             requests.ask();
             let _ = answer.send(requests);
-        });
+        })?;
         let _ = began.recv_timeout(PATIENCE);
-        Self { stop, answers }
+        Ok(Self { stop, answers })
     }
 
     /// Ends the thread and returns the mounts' reports.

@@ -13,4 +13,5 @@ mod other_program;
 mod schema;
 mod trace_diff;
 mod trace_latency;
+mod trace_record;
 mod trace_requests;

@@ -2,11 +2,14 @@
 //! `erofast`; the mounts are separate processes, which outlive this one.
 #![forbid(unsafe_code)]
 
+use std::future::poll_fn;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use rustix::fs::Mode;
+use sys::fuse_signals::ending_signals_to_catch;
 use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
@@ -38,10 +41,7 @@ fn main() -> ExitCode {
     // What this program creates must not be closed to itself.
     let mask = rustix::process::umask(Mode::RWXU);
     rustix::process::umask(mask.difference(Mode::RWXU));
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build();
+    let runtime = runtime();
     let ended = runtime
         .map_err(|error| error.to_string())
         .and_then(|runtime| {
@@ -56,6 +56,23 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// tokio panics if one of its threads cannot be started, and then waits forever for those that run.
+fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|panic| {
+        let why = panic.payload().downcast_ref::<String>();
+        let why = why.map_or("the threads cannot be started", String::as_str);
+        eprintln!("erofast-snapshotter: {}", why.replace('\n', " "));
+        std::process::exit(1);
+    }));
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build();
+    std::panic::set_hook(usual);
+    runtime
 }
 
 /// The parts of the program that serve requests.
@@ -163,12 +180,15 @@ async fn run(options: Options) -> Result<(), String> {
 
 /// Completes when a signal tells the program to exit.
 fn end() -> std::io::Result<impl Future<Output = ()>> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    Ok(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
+    let kinds = ending_signals_to_catch().map(SignalKind::from_raw);
+    let mut signals = kinds.map(signal).collect::<std::io::Result<Vec<_>>>()?;
+    Ok(poll_fn(move |context| {
+        match signals
+            .iter_mut()
+            .any(|signal| signal.poll_recv(context).is_ready())
+        {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
         }
-    })
+    }))
 }

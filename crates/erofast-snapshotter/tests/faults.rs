@@ -1,9 +1,10 @@
 //! Registries that fail: a call ends within its limit, with one line, and leaves nothing behind.
 
 use std::fs;
+use std::process::Command;
 use std::time::Instant;
 
-use crate::node::{LONG, Labels, Node, Site, mounts};
+use crate::node::{LONG, Labels, Node, Site, mounts, program};
 use crate::server::Fault;
 
 fn limited(seconds: u32) -> Node {
@@ -147,4 +148,30 @@ fn options_that_are_wrong_are_one_line_at_the_start() {
     refused(&["--convert=on"], &["mkfs.erofs is not in PATH"]);
     refused_with(2, &["--metrics", "1"], &["must be ADDRESS:PORT, such as"]);
     refused_with(2, &["--metric"], &["unexpected argument '--metric'"]);
+}
+
+#[test]
+fn without_threads_it_ends_with_one_line() {
+    let node = Node::new();
+    // Neither thread has an address space for its stack, or only the first has.
+    for (stack, space) in [
+        ("1152921504606846976", "unlimited"),
+        ("4294967296", "6291456"),
+    ] {
+        let mut sh = Command::new("sh");
+        sh.args([
+            "-c",
+            "ulimit -v $0 && exec timeout -s KILL 60 \"$@\"",
+            space,
+        ]);
+        sh.arg(program()).args(&node.arguments);
+        let output = sh.env("RUST_MIN_STACK", stack).output().unwrap();
+        let log = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{log}");
+        assert_eq!(log.lines().count(), 1, "{log}");
+        assert!(
+            log.starts_with("erofast-snapshotter: ") && log.contains("thread"),
+            "{log}"
+        );
+    }
 }

@@ -37,7 +37,7 @@ fn main() -> ExitCode {
 fn record(file: &Path, words: &[&str]) -> sched_trace::Result<()> {
     let options = RecordOptions::default();
     let trace = if let [program, arguments @ ..] = words {
-        command(Command::new(program).args(arguments), &options)?.1
+        command(Command::new(program).args(arguments), &options, || false)?.1
     } else {
         let recorder = Recorder::start(&options)?;
         std::thread::sleep(Duration::from_secs(1));

@@ -1,10 +1,26 @@
-//! Signals as a descriptor, for the thread that waits for the end of a mount.
+//! The signals that end a program, and signals as a descriptor, for the thread that waits for the
+//! end of a mount.
 
 use std::io;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 
 /// The signals that ask a daemon to end: interrupt, terminate, hang up.
 const ENDING: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+
+/// The signals that ask a program to end, for programs that catch them to clean up first. A SIGHUP
+/// that the program ignored when it started, as under nohup(1), is left out: it must not end it.
+pub fn ending_signals_to_catch() -> impl Iterator<Item = libc::c_int> {
+    let counts = |signal: &libc::c_int| *signal != libc::SIGHUP || !is_ignored(*signal);
+    ENDING.into_iter().filter(counts)
+}
+
+fn is_ignored(signal: libc::c_int) -> bool {
+    // SAFETY: a signal action is plain numbers.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: this only asks; the place for the answer is valid.
+    let asked = unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) };
+    asked == 0 && action.sa_sigaction == libc::SIG_IGN
+}
 
 /// Blocks the signals that ask a daemon to end (interrupt, terminate, hang up), in this thread and
 /// all threads that it creates from now on. Returns a non-blocking descriptor that is readable once
@@ -86,4 +102,18 @@ fn block(signals: &[libc::c_int]) -> io::Result<OwnedFd> {
     }
     // SAFETY: the descriptor is new and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ignored_signal_is_told_from_others() {
+        // Rust programs ignore SIGPIPE; nothing handles the other signal.
+        assert!(is_ignored(libc::SIGPIPE) && !is_ignored(libc::SIGWINCH));
+        let caught: Vec<_> = ending_signals_to_catch().collect();
+        assert!(caught.starts_with(&[libc::SIGINT, libc::SIGTERM]));
+        assert_eq!(caught.contains(&libc::SIGHUP), !is_ignored(libc::SIGHUP));
+    }
 }

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "holds already")]
+    #[should_panic(expected = "already holds")]
     fn locking_twice_is_no_silent_hang() {
         let mutex = PiMutex::new(());
         let _guard = mutex.lock();

@@ -45,6 +45,10 @@ fn of_buffer(error: sched_trace::Error, kib: usize) -> anyhow::Error {
 }
 
 pub fn record(args: &TraceRecordArgs) -> anyhow::Result<Outcome> {
+    ensure!(
+        args.output.as_os_str() != "-",
+        Usage("--output -: must be a file; the standard output is /dev/stdout".into())
+    );
     crate::lab::writable_file(&args.output)?;
     let options = RecordOptions {
         buffer_kib_per_cpu: args.buffer,
@@ -54,10 +58,12 @@ pub fn record(args: &TraceRecordArgs) -> anyhow::Result<Outcome> {
     };
     // From here on, Ctrl-C ends only the recording; this program continues and writes the trace.
     let interrupt = Interrupt::watch()?;
-    let watch = MountWatch::begin();
+    let watch = MountWatch::begin().context("cannot start a thread")?;
     let (mut trace, outcome) = match args.command.split_first() {
         Some((program, arguments)) => {
-            let recorded = record::command(Command::new(program).args(arguments), &options);
+            let mut command = Command::new(program);
+            command.args(arguments);
+            let recorded = record::command(&mut command, &options, || interrupt.asked_alone());
             let (status, trace) = recorded.map_err(|error| of_buffer(error, args.buffer))?;
             if !status.success() {
                 note(format_args!(

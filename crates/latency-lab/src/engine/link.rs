@@ -86,8 +86,9 @@ impl WebServer {
                     return;
                 }
                 let served = Arc::clone(&serving);
-                // An error means that a client has disconnected.
-                thread::spawn(move || served.answer_all(&stream));
+                // An error means that a client has disconnected. Without a thread, the connection
+                // is closed.
+                let _ = thread::Builder::new().spawn(move || served.answer_all(&stream));
             }
         })?;
         Ok(Self {

@@ -151,7 +151,8 @@ impl Readers {
                 since: since.clone(),
                 random: Rng::with_seed(seed.wrapping_add(reader as u64)),
             };
-            threads.push((std::thread::spawn(move || work.run()), since));
+            let thread = std::thread::Builder::new().spawn(move || work.run())?;
+            threads.push((thread, since));
         }
         Ok(Readers {
             counts,

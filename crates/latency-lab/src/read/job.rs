@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::Barrier;
+use std::sync::{PoisonError, RwLock, mpsc};
 use std::thread;
 use std::time::Instant;
 
@@ -59,23 +59,45 @@ fn timed(work: impl FnOnce() -> io::Result<()>) -> io::Result<Measured> {
 }
 
 /// Runs `work` once for each of `shares`, all at the same time. The clock starts when all threads
-/// are ready and stops when the last one has finished.
+/// are ready and stops when the last one has finished. If a thread cannot be started, none works.
 fn together<S: Sync, R: Send>(
     shares: &[S],
     work: impl Fn(&S) -> io::Result<R> + Sync,
 ) -> io::Result<(f64, Vec<R>)> {
-    let barrier = Barrier::new(shares.len() + 1);
+    together_in(|_| thread::Builder::new(), shares, work)
+}
+
+/// [`together`], with the thread for the share of this number as `thread` makes it.
+fn together_in<S: Sync, R: Send>(
+    thread: impl Fn(usize) -> thread::Builder,
+    shares: &[S],
+    work: impl Fn(&S) -> io::Result<R> + Sync,
+) -> io::Result<(f64, Vec<R>)> {
+    // The threads wait until the lock is released, and work if it then holds `true`.
+    let start = RwLock::new(false);
     thread::scope(|scope| {
-        let readers: Vec<_> = shares
-            .iter()
-            .map(|share| {
-                scope.spawn(|| {
-                    barrier.wait();
-                    work(share)
-                })
-            })
-            .collect();
-        barrier.wait();
+        let mut started = start.write().unwrap_or_else(PoisonError::into_inner);
+        let (ready, all_ready) = mpsc::channel();
+        let mut readers = Vec::new();
+        for (number, share) in shares.iter().enumerate() {
+            let (start, work, ready) = (&start, &work, ready.clone());
+            let reader = move || {
+                let _ = ready.send(());
+                if !*start.read().unwrap_or_else(PoisonError::into_inner) {
+                    return Err(io::Error::other("not started"));
+                }
+                work(share)
+            };
+            let reader = thread(number).spawn_scoped(scope, reader);
+            let refused = |error: io::Error| {
+                let text = format!("cannot start reader {number}: {error}");
+                io::Error::new(error.kind(), text)
+            };
+            readers.push(reader.map_err(refused)?);
+        }
+        all_ready.iter().take(shares.len()).for_each(drop);
+        *started = true;
+        drop(started);
         let start = Instant::now();
         let results: Vec<thread::Result<io::Result<R>>> = readers
             .into_iter()
@@ -234,6 +256,18 @@ mod tests {
         all.dedup();
         assert_eq!(all.len(), 27);
         assert_eq!(places(&content(), 4096, 5, 3).len(), 5);
+    }
+
+    #[test]
+    fn a_thread_that_cannot_be_started_is_an_error_and_none_works() {
+        let thread = |number: usize| match number {
+            // No address space has room for this stack.
+            2 => thread::Builder::new().stack_size(1 << 60),
+            _ => thread::Builder::new(),
+        };
+        let work = |_: &()| -> io::Result<()> { panic!("a reader works") };
+        let error = together_in(thread, &[(); 4], work).unwrap_err().to_string();
+        assert!(error.starts_with("cannot start reader 2: "), "{error}");
     }
 
     #[test]

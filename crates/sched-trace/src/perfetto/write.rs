@@ -9,7 +9,7 @@ use super::wire::Message;
 use crate::schema::{self, EVENTS, Form, GENERIC, Value};
 use crate::{Event, Fault, Name, Result, Trace, UNKNOWN_PID};
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
@@ -22,9 +22,14 @@ const SEQUENCE_TRACKS: u64 = 2;
 
 /// Writes the trace to a file that ui.perfetto.dev and trace_processor open.
 pub fn save(trace: &Trace, path: &Path) -> Result<()> {
-    let file = File::create(path).map(BufWriter::new);
-    file.and_then(|mut file| write(trace, &mut file).and_then(|()| file.flush()))
-        .map_err(|error| Fault::Io(error).at(path))
+    let failed = |error| Fault::Io(error).at(path);
+    let mut file = File::create(path).map(BufWriter::new).map_err(failed)?;
+    let written = write(trace, &mut file).and_then(|()| file.flush());
+    // Not a device or a pipe.
+    if written.is_err() && path.symlink_metadata().is_ok_and(|it| it.is_file()) {
+        let _ = fs::remove_file(path);
+    }
+    written.map_err(failed)
 }
 
 /// Writes the trace.

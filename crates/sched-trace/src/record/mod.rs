@@ -41,7 +41,9 @@ use instance::Instance;
 pub use machine::{base_slice_ns, scheduler_settings};
 pub use options::{Drain, RecordOptions};
 use pipes::{Drainer, Pages, Pipes};
-use rustix::time::{ClockId, clock_gettime};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use rustix::time::{ClockId, Timespec, clock_gettime};
 use std::process::{Command, ExitStatus};
 use std::sync::{Arc, Mutex};
 
@@ -184,14 +186,42 @@ impl Recorder {
     }
 }
 
-/// Records the machine while `command` runs.
-pub fn command(command: &mut Command, options: &RecordOptions) -> Result<(ExitStatus, Trace)> {
+/// Interval at which a recording of a command checks whether to end it.
+const TICK: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 200_000_000,
+};
+
+/// Records the machine while `command` runs. Once `stop` returns true, the command is sent SIGTERM.
+pub fn command(
+    command: &mut Command,
+    options: &RecordOptions,
+    stop: impl Fn() -> bool,
+) -> Result<(ExitStatus, Trace)> {
     let recorder = Recorder::start(options)?;
-    let status = command.status().map_err(|source| Error::Command {
+    let status = run(command, stop).map_err(|source| Error::Command {
         command: command.get_program().to_string_lossy().into_owned(),
         source,
     })?;
     Ok((status, recorder.stop()?))
+}
+
+fn run(command: &mut Command, stop: impl Fn() -> bool) -> std::io::Result<ExitStatus> {
+    let mut child = command.spawn()?;
+    let pid = Pid::from_child(&child);
+    // Without a descriptor (before Linux 5.3), the command just runs to its end.
+    if let Ok(ended) = pidfd_open(pid, PidfdFlags::empty()) {
+        while !matches!(
+            poll(&mut [PollFd::new(&ended, PollFlags::IN)], Some(&TICK)),
+            Ok(1)
+        ) {
+            if stop() {
+                let _ = kill_process(pid, Signal::TERM);
+                break;
+            }
+        }
+    }
+    child.wait()
 }
 
 /// The current time on the clock "mono" of traces: CLOCK_MONOTONIC in nanoseconds.

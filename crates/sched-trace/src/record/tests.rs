@@ -153,7 +153,7 @@ fn a_buffer_that_overflows_is_told() {
 #[test]
 fn a_command_is_recorded_with_its_name_and_process() {
     let mut sleep = Command::new("/bin/sleep");
-    let recorded = command(sleep.arg("0.01"), &RecordOptions::default());
+    let recorded = command(sleep.arg("0.01"), &RecordOptions::default(), || false);
     let (status, trace) = match recorded {
         Ok(recorded) => recorded,
         Err(Error::NoTracefs { reason }) => return println!("skipped: {reason}"),

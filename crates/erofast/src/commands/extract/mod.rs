@@ -27,7 +27,7 @@ use erofast_cli::{Outcome, Usage, print_json, print_line};
 use erofs_engine::erofs_format::{FileType, Inode};
 use erofs_engine::{Engine, WorkersMode};
 use erofs_mount::note;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use sys::fuse_signals::ending_signals_to_catch;
 
 use self::job::Job;
 use self::journal::{Journal, Summary};
@@ -109,7 +109,7 @@ pub fn to_directory(
     replace: Replace,
     keep: Keep,
 ) -> anyhow::Result<Summary> {
-    for signal in [SIGINT, SIGTERM] {
+    for signal in ending_signals_to_catch() {
         signal_hook::flag::register(signal, job.interrupted.clone())?;
     }
     let journal = journal(job)?;

@@ -25,7 +25,7 @@ use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind_recursive, unmount};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, kill_process, pidfd_open, waitpid};
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use sys::fuse_signals::ending_signals_to_catch;
 
 use super::path_of;
 use super::travelling::{join, write};
@@ -286,7 +286,7 @@ struct Ending(Arc<AtomicUsize>);
 impl Ending {
     fn expect() -> io::Result<Self> {
         let came = Arc::new(AtomicUsize::new(0));
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
+        for signal in ending_signals_to_catch() {
             let number = usize::try_from(signal).unwrap_or(1);
             signal_hook::flag::register_usize(signal, Arc::clone(&came), number)?;
         }
