@@ -44,8 +44,8 @@ const SHARE: u64 = 4;
 /// Bytes in flight that nobody waits for are divided into this many ranges, so that the link has
 /// something to carry while one of them is requested.
 const PARTS: u64 = 6;
-/// The rate of the link is known once three times what it carried in a round trip has been in flight
-/// and has not raised it by a quarter while this many ranges arrived.
+/// The rate of the link is known once three times as many bytes in flight as it carried in a round
+/// trip have not raised it by a quarter while this many ranges arrived.
 const PROBES: usize = 10;
 /// The number of blocks in a range that nobody waits for where round trips say nothing about the
 /// link.
@@ -69,8 +69,8 @@ pub struct Link {
     flying_ahead: Cell<u64>,
     /// The highest rate at which bytes arrived while a range was in flight, in bytes per second.
     rate: Cell<f64>,
-    /// Until the rate is known: the rate and the time when it last grew by a quarter, and the number
-    /// of ranges that were requested and arrived since then.
+    /// Until the rate is known: the rate and the time when it last grew by a quarter, and how many
+    /// ranges were requested and arrived since then.
     grown_rate: Cell<f64>,
     grown: Cell<Option<Instant>>,
     probes: Cell<usize>,
