@@ -102,7 +102,10 @@ fn a_companion_that_dies_or_stops_is_started_again() {
         let first = learning.companion();
         kill(first, signal);
         soon("the companion is gone", || place::is_gone(first));
-        assert!(learning.place.path.join("data").is_dir(), "the mount works");
+        soon("another companion", || {
+            assert!(learning.place.path.join("data").is_dir(), "the mount works");
+            companion_of(learning.helper).is_some_and(|companion| companion != first)
+        });
         let learned = learning.learned();
         assert_eq!(learned.programs[0].path, b"data/mixed-200000");
     }
