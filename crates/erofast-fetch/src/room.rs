@@ -213,7 +213,7 @@ impl Room {
     }
 
     /// Stores a block in the cache or, if the cache has no room, in the spare file. Returns a line
-    /// for the log when the first block cannot be kept, and again only after a block has been kept.
+    /// for the log when a block cannot be kept, unless the previous one could not be kept either.
     pub fn put(&self, block: u64, bytes: &[u8]) -> Result<Option<String>, Failure> {
         // The first answer of a server delivers blocks even if they are already present.
         if self.is_shared && self.has(block) {

@@ -7,13 +7,8 @@ pub use erofs_mount::text::{line, name, time};
 /// Type and permissions as `ls -l` shows them.
 pub fn mode(inode: &Inode) -> String {
     let kind = match inode.file_type() {
-        FileType::Regular => '-',
-        FileType::Directory => 'd',
-        FileType::CharDevice => 'c',
-        FileType::BlockDevice => 'b',
-        FileType::Fifo => 'p',
-        FileType::Socket => 's',
-        FileType::Symlink => 'l',
+        FileType::Regular => "-",
+        other => type_letter(other),
     };
     format!("{kind}{}", permissions(inode.mode))
 }

@@ -11,7 +11,7 @@ const LONGEST: usize = i32::MAX as usize;
 #[derive(Debug)]
 pub struct Decoder {
     settings: Settings,
-    // LZ4 needs no memory between two blocks.
+    // LZ4 keeps no state between two blocks.
     lzma: Option<Lzma>,
     deflate: Deflate,
     zstd: Option<Zstd>,

@@ -90,8 +90,8 @@ impl Zstd {
 }
 
 /// The window that a frame requests, in bytes (RFC 8878, 3.1.1.1): as its descriptor says, or as
-/// large as the content if the frame is a single segment. `None` if this is not a frame, which the
-/// library reports itself.
+/// large as the content if the frame is a single segment. `None` if this is not a frame: the
+/// library will report that.
 fn window_of(frame: &[u8]) -> Option<u64> {
     let header = frame.strip_prefix(&MAGIC)?;
     let (&descriptor, rest) = header.split_first()?;

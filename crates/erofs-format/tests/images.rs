@@ -307,7 +307,8 @@ fn every_good_image_is_as_its_manifest_says() {
         wrong.len(),
         wrong.join("\n")
     );
-    // The repository contains only some of the images; the large set exists beside some checkouts.
+    // The repository contains only some of the images; the large set may be in a directory beside
+    // the checkout.
     let (images, inodes, contents) = if large_set() {
         (80, 10_000, 5_000)
     } else {

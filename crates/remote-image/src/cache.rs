@@ -521,7 +521,7 @@ mod tests {
         store
     }
 
-    /// The umask belongs to the whole process, so another process of this program has the test's.
+    /// The umask belongs to the whole process, so the test sets it in a process of its own.
     #[test]
     fn directories_are_open_to_their_owner_whatever_the_umask() {
         const PLACE: &str = "EROFAST_TEST_UMASK";

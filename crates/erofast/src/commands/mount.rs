@@ -141,7 +141,7 @@ pub fn upgrade(args: &UpgradeArgs) -> anyhow::Result<Outcome> {
     };
     let has_failed = |one: &Upgraded| one.counts && one.outcome.is_err();
     let outcome = Outcome::of(!upgraded.iter().any(has_failed));
-    // Printed only at a terminal; in scripts, success prints nothing, as with umount.
+    // Printed only on a terminal; in scripts, success prints nothing, as with umount.
     let shows = std::io::stdout().is_terminal();
     for Upgraded {
         mountpoint,

@@ -1,8 +1,8 @@
 //! The number of runnable threads of other programs, from `/proc/loadavg`.
 //!
 //! The engine's own threads do not count, nor do clients that are runnable only because they just
-//! received a reply. A client that waits for a reply, or sleeps, is not runnable, so no more
-//! clients are subtracted than the replies can have woken.
+//! received a reply. A client that waits for a reply, or sleeps, is not runnable, so the number of
+//! clients that is subtracted is at most the number that the replies can have woken.
 //!
 //! `/proc/loadavg` (proc_loadavg(5)) counts runnable threads without delay, and any user may read
 //! it. Pressure stall information is no alternative: its totals are up to two seconds old, triggers

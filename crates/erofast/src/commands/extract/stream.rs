@@ -71,15 +71,11 @@ fn read(engine: &Engine, orders: &Mutex<Receiver<Order>>) {
     loop {
         let next = orders.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(order) = next else { return };
-        let Order {
-            inode,
-            range,
-            answer,
-        } = order;
+        let (inode, range) = (&order.inode, order.range);
         let mut bytes = vec![0; (range.end - range.start) as usize];
-        let result = engine.read_at(&engine.waiting(), &inode, range.start, &mut bytes);
+        let result = engine.read_at(&engine.waiting(), inode, range.start, &mut bytes);
         // If the stream was closed, no thread waits for the answer.
-        let _ = answer.send(result.map(|_| bytes));
+        let _ = order.answer.send(result.map(|_| bytes));
     }
 }
 
@@ -158,15 +154,13 @@ fn member(
             target = engine.read_link(&engine.waiting(), inode)?;
             Kind::Symlink(&target)
         }
-        other => match Kind::of(other) {
-            Some(kind) => kind,
-            None => {
-                journal.not_kept("sockets", path, "not supported in tar");
-                return Ok(None);
-            }
-        },
+        FileType::Socket => {
+            journal.not_kept("sockets", path, "not supported in tar");
+            return Ok(None);
+        }
+        other => Kind::Other(other),
     };
-    let name = name(path, kind == Kind::Directory);
+    let name = name(path, file_type == FileType::Directory);
     let mut header = tar::header((path, &name), kind, inode, &xattrs, journal)?;
     let mut size = kind.stored();
     if let Kind::Sparse { .. } = kind {

@@ -29,10 +29,8 @@ pub enum Kind<'a> {
     /// Another name of the member with this path.
     HardLink(&'a [u8]),
     Symlink(&'a [u8]),
-    Directory,
-    CharDevice,
-    BlockDevice,
-    Fifo,
+    /// A directory, a device or a FIFO, without content or link target.
+    Other(FileType),
 }
 
 impl<'a> Kind<'a> {
@@ -41,10 +39,10 @@ impl<'a> Kind<'a> {
             Self::File(_) | Self::Sparse { .. } => EntryType::Regular,
             Self::HardLink(_) => EntryType::Link,
             Self::Symlink(_) => EntryType::Symlink,
-            Self::CharDevice => EntryType::Char,
-            Self::BlockDevice => EntryType::Block,
-            Self::Directory => EntryType::Directory,
-            Self::Fifo => EntryType::Fifo,
+            Self::Other(FileType::Directory) => EntryType::Directory,
+            Self::Other(FileType::CharDevice) => EntryType::Char,
+            Self::Other(FileType::BlockDevice) => EntryType::Block,
+            Self::Other(_) => EntryType::Fifo,
         }
     }
 
@@ -61,18 +59,6 @@ impl<'a> Kind<'a> {
             Self::File(size) => size,
             Self::Sparse { stored, .. } => stored,
             _ => 0,
-        }
-    }
-
-    /// The kind of a member for an inode without content or link target; `None` if tar has no such
-    /// kind.
-    pub fn of(file_type: FileType) -> Option<Kind<'static>> {
-        match file_type {
-            FileType::Directory => Some(Kind::Directory),
-            FileType::CharDevice => Some(Kind::CharDevice),
-            FileType::BlockDevice => Some(Kind::BlockDevice),
-            FileType::Fifo => Some(Kind::Fifo),
-            _ => None,
         }
     }
 }
@@ -114,18 +100,15 @@ pub fn header(
         }
         _ => builder.path(name),
     };
-    let fits = u64::try_from(inode.mtime)
-        .ok()
-        .filter(|seconds| *seconds <= LATEST);
+    let seconds = u64::try_from(inode.mtime).ok();
+    let fits = seconds.filter(|seconds| *seconds <= LATEST);
     builder.mtime(fits.unwrap_or(0))?;
     if inode.mtime_nsec != 0 || fits.is_none() {
         builder.add_pax("mtime", decimal_time(inode.mtime, inode.mtime_nsec));
     }
     for xattr in xattrs {
-        match (
-            acl::record(&xattr.name, &xattr.value),
-            str::from_utf8(&xattr.name),
-        ) {
+        let key = str::from_utf8(&xattr.name);
+        match (acl::record(&xattr.name, &xattr.value), key) {
             (Some((key, text)), _) => builder.add_pax(key, text),
             (None, Ok(name)) => builder.add_pax(&xattr_key(name), &xattr.value),
             (None, Err(_)) => {
@@ -147,10 +130,8 @@ fn sparse_name(path: &[u8]) -> Vec<u8> {
 
 /// A key ends at its first `=`, so GNU tar escapes an `=` in a name as in a URL.
 fn xattr_key(name: &str) -> String {
-    format!(
-        "SCHILY.xattr.{}",
-        name.replace('%', "%25").replace('=', "%3D")
-    )
+    let name = name.replace('%', "%25").replace('=', "%3D");
+    format!("SCHILY.xattr.{name}")
 }
 
 /// Formats seconds with their fraction. Before 1970 the sign applies to both, unlike in an inode.
