@@ -50,6 +50,8 @@ const PROBES: usize = 10;
 /// The number of blocks in a range that nobody waits for where round trips say nothing about the
 /// link.
 const SMALL: u64 = 4;
+/// For this long the shortest wait of a server counts.
+const LATELY: Duration = Duration::from_secs(10);
 /// If the link is not full, at least one of this many consecutive answers is on time; answers over
 /// new connections are late in any case.
 const RECENT: usize = 4;
@@ -60,8 +62,10 @@ pub struct Link {
     ranges: Cell<usize>,
     /// Transfer time of a block in the last answer.
     transfer: Cell<Duration>,
-    /// The shortest time to the first byte of an answer.
+    /// The shortest time to the first byte of an answer, of late.
     wait: Cell<Duration>,
+    /// The shortest such time since this moment.
+    lately: Cell<Option<(Instant, Duration)>>,
     /// Bytes that have arrived.
     arrived: Cell<u64>,
     /// Bytes in flight, and those of them that nobody waits for.
@@ -103,6 +107,7 @@ impl Default for Link {
             ranges: Cell::new(4),
             transfer: Cell::new(QUICK),
             wait: Cell::new(Duration::MAX),
+            lately: Cell::new(None),
             arrived: Cell::new(0),
             flying: Cell::new(0),
             flying_ahead: Cell::new(0),
@@ -145,7 +150,8 @@ impl Link {
     /// too long. `awaited` says whether a reader waits now.
     pub fn idle_blocks(&self, awaited: bool) -> Option<u64> {
         let window = self.window().filter(|_| !self.is_of_launch())?;
-        let (share, parts) = match self.is_known() && (awaited || self.until_idle().is_some()) {
+        let (share, parts) = match self.is_known() && self.is_shared(awaited) {
+            true if self.is_full() => return None,
             true => (self.carried() / SHARE, 1),
             false => (window, PARTS),
         };
@@ -155,13 +161,19 @@ impl Link {
     }
 
     /// How many ranges of the rest of an image may be in flight, and the number of blocks in the
-    /// next one.
+    /// next one. While readers wait for one answer after another, they use idle time alone.
     pub fn filling(&self, awaited: bool) -> (usize, u64) {
-        match self.window() {
-            Some(_) => (2 * PARTS as usize, self.idle_blocks(awaited).unwrap_or(0)),
-            None if self.is_quick() => (self.ranges().min(4), RUN),
-            None => (self.ranges().min(4), SMALL),
+        let quickly = (self.rate.get() * NEAR.as_secs_f64()) as u64 / BLOCK;
+        match (self.is_shared(awaited), self.window()) {
+            (true, Some(_)) => (2 * PARTS as usize, self.idle_blocks(awaited).unwrap_or(0)),
+            (true, None) if !self.is_quick() => (1, SMALL),
+            _ => (self.ranges().min(4), quickly.clamp(SMALL, RUN)),
         }
+    }
+
+    /// Whether readers wait for one answer after another. `awaited` says whether one waits now.
+    fn is_shared(&self, awaited: bool) -> bool {
+        awaited || self.until_idle().is_some()
     }
 
     /// The maximum number of blocks in a range that a reader waits for. A larger number of blocks
@@ -299,12 +311,24 @@ impl Link {
         let of_block = transfer / blocks.max(1) as u32;
         self.recent.set(shifted(self.recent.get(), wait));
         self.transfer.set(of_block);
-        self.wait.set(self.wait.get().min(wait));
+        self.learn_wait(wait);
         // On a full link, the more ranges share it, the later answers come.
         if transfer < wait {
             self.ranges.set((ranges + 1).min(MOST_RANGES));
         } else if transfer > 4 * wait {
             self.ranges.set((ranges - 1).max(LEAST_RANGES));
+        }
+    }
+
+    /// Keeps the shortest wait of recent times, since ways become longer, too.
+    fn learn_wait(&self, wait: Duration) {
+        let (since, shortest) = self.lately.get().unwrap_or((Instant::now(), wait));
+        let shortest = shortest.min(wait);
+        self.lately.set(Some((since, shortest)));
+        self.wait.set(self.wait.get().min(wait));
+        if since.elapsed() >= LATELY {
+            self.wait.set(shortest);
+            self.lately.set(None);
         }
     }
 
@@ -419,6 +443,23 @@ mod tests {
         assert_eq!((flights(false), flights(true)), (24, 5));
         link.answered.set(Some(Instant::now() + 99 * MS));
         assert_eq!(flights(false), 5, "it may ask again soon");
+    }
+
+    #[test]
+    fn late_answers_leave_the_link_to_readers() {
+        let link = link(20 * MS, MS);
+        assert!(link.idle_blocks(true).is_some());
+        (0..RECENT).for_each(|_| link.learn(1, 30 * MS, MS));
+        assert_eq!((link.idle_blocks(true), link.filling(true).1), (None, 0));
+        assert!(link.filling(false).1 >= SMALL, "nobody waits");
+    }
+
+    #[test]
+    fn the_way_to_a_server_may_become_longer() {
+        let link = link(20 * MS, MS);
+        link.lately.set(Some((Instant::now() - LATELY, 60 * MS)));
+        link.learn(1, 70 * MS, MS);
+        assert_eq!(link.wait.get(), 60 * MS);
     }
 
     #[test]

@@ -77,6 +77,9 @@ fn make_with_parents(path: &Path, mode: u32) -> io::Result<()> {
     }
     match make_one(path, mode) {
         Err(_) if path.is_dir() => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            Err(rustix::io::Errno::NOTDIR.into())
+        }
         made => made,
     }
 }

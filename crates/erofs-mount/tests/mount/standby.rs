@@ -135,11 +135,19 @@ fn a_standby_does_not_keep_the_companion_of_a_dead_helper() {
         Err(error) => return println!("skipped: {error}"),
         Ok(()) => assert!(is_restarted(&place)),
     }
-    let now = Processes::without(&place, &[]);
-    let companion = child(now.helper, "erofs_companion").expect("a companion");
+    let mut now = Processes::without(&place, &[]);
+    let mut companion = None;
+    // The helper renews its standby once, soon after the mount can be read.
+    soon("the last standby stops", || {
+        now = Processes::without(&place, &[]);
+        companion = child(now.helper, "erofs_companion");
+        let stopped = kill_process(now.standby, Signal::STOP).is_ok();
+        thread::sleep(Duration::from_millis(200));
+        let is_last = Processes::of(&place).is_some_and(|still| still.standby == now.standby);
+        stopped && is_last && companion.is_some()
+    });
+    let companion = companion.unwrap();
     let standby_is = |state| soon("a standby", || place::state(now.standby) == Some(state));
-    standby_is('S');
-    kill_process(now.standby, Signal::STOP).unwrap();
     standby_is('T');
     kill_process(now.helper, Signal::KILL).unwrap();
     soon("the end of the companion", || place::is_gone(companion));
