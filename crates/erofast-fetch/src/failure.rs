@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use remote_image::Options;
 use rustls::CertificateError::UnknownIssuer;
+use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
 use crate::proxy;
@@ -75,6 +76,11 @@ impl Failure {
     /// Whether the server has not said which image it has, but may still do so.
     pub fn is_of_absence(&self) -> bool {
         !self.lasting || self.late
+    }
+
+    /// Too few bytes arrived in time.
+    pub fn drips(_: Elapsed) -> Failure {
+        Failure::new("the server did not send a block of 16 KiB in time")
     }
 
     /// A failure because a different image is at the URL now.

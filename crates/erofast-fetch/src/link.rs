@@ -163,7 +163,7 @@ impl Link {
     /// How many ranges of the rest of an image may be in flight, and the number of blocks in the
     /// next one. While readers wait for one answer after another, they use idle time alone.
     pub fn filling(&self, awaited: bool) -> (usize, u64) {
-        let quickly = (self.rate.get() * NEAR.as_secs_f64()) as u64 / BLOCK;
+        let quickly = self.carried_in(NEAR) / BLOCK;
         match (self.is_shared(awaited), self.window()) {
             (true, Some(_)) => (2 * PARTS as usize, self.idle_blocks(awaited).unwrap_or(0)),
             (true, None) if !self.is_quick() => (1, SMALL),
@@ -227,16 +227,14 @@ impl Link {
 
     /// How many blocks on either side of a read are near it: at first, and at most.
     pub fn near(&self) -> Range<u64> {
-        let most = (self.rate.get() * NEAR.as_secs_f64()) as u64 / BLOCK;
-        let first = self.carried() / BLOCK;
+        let (first, most) = (self.carried() / BLOCK, self.carried_in(NEAR) / BLOCK);
         first.clamp(4, RUN / 2)..most.max(4)
     }
 
     /// Whether this number of bytes would arrive soon. Until the rate of the link is known, bytes
     /// that nobody waits for show it.
     pub fn brings_soon(&self, bytes: u64) -> bool {
-        let most = self.rate.get() * SOON.as_secs_f64();
-        bytes <= MOST && (bytes as f64 <= most || !self.is_known())
+        bytes <= MOST && (bytes <= self.carried_in(SOON) || !self.is_known())
     }
 
     /// Whether the rate of the link is known.
@@ -248,8 +246,13 @@ impl Link {
     fn carried(&self) -> u64 {
         match self.wait.get() {
             Duration::MAX => 0,
-            wait => (self.rate.get() * wait.as_secs_f64()) as u64,
+            wait => self.carried_in(wait),
         }
+    }
+
+    /// Bytes that the link carries in this time.
+    fn carried_in(&self, time: Duration) -> u64 {
+        (self.rate.get() * time.as_secs_f64()) as u64
     }
 
     /// The most bytes in flight while nobody waits: those that the link carries in a round trip and

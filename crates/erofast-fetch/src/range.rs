@@ -45,8 +45,10 @@ pub async fn take(
     let mut left = blocks(bytes);
     let mut partial = Vec::new();
     let mut due = fetch.due();
-    let drips = |_| Failure::new("the server did not send a block of 16 KiB in time");
-    while let Some(chunk) = timeout_at(due, response.chunk()).await.map_err(drips)?? {
+    while let Some(chunk) = timeout_at(due, response.chunk())
+        .await
+        .map_err(Failure::drips)??
+    {
         fetch.heard(chunk.len() as u64);
         let mut chunk = &chunk[..];
         while !chunk.is_empty() {

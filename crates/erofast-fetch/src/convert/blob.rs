@@ -92,9 +92,10 @@ impl Pace {
 
     /// The next bytes of an answer.
     async fn next(&mut self, response: &mut Response) -> Result<Option<Vec<u8>>, Failure> {
-        let drips = |_| Failure::new("the server did not send a block of 16 KiB in time");
         let left = self.limit.saturating_sub(self.since.elapsed());
-        let bytes = timeout(left, response.chunk()).await.map_err(drips)??;
+        let bytes = timeout(left, response.chunk())
+            .await
+            .map_err(Failure::drips)??;
         self.bytes += bytes.as_ref().map_or(0, |bytes| bytes.len() as u64);
         Ok(bytes.map(Vec::from))
     }
