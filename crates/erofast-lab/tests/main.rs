@@ -9,6 +9,7 @@ mod lab_report;
 #[path = "../../erofast/tests/common/other.rs"]
 mod other;
 mod other_program;
+mod recorders;
 #[path = "../../latency-lab/tests/common/schema.rs"]
 mod schema;
 mod trace_diff;

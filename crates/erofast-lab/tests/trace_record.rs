@@ -4,13 +4,16 @@
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::RwLockReadGuard;
 
 use crate::failure::fails;
+use crate::recorders;
 
 /// A recording that has begun, in a directory of its own.
 struct Recording {
     child: Child,
     directory: tempfile::TempDir,
+    _among_others: RwLockReadGuard<'static, ()>,
 }
 
 fn can_record() -> bool {
@@ -19,6 +22,17 @@ fn can_record() -> bool {
         println!("skipped: no tracefs, or no right to it");
     }
     can
+}
+
+/// A recording of `command` into `file`, to be started by `starter`.
+fn record(starter: &str, arguments: &[&str], file: &Path, command: &[&str]) -> Command {
+    let mut record = Command::new(starter);
+    record
+        .args(arguments)
+        .args([env!("CARGO_BIN_EXE_erofast-lab"), "trace", "record", "-o"])
+        .arg(file)
+        .args(command);
+    record
 }
 
 fn signal(name: &str, pid: u32) {
@@ -34,11 +48,9 @@ impl Recording {
         if !can_record() {
             return None;
         }
+        let among_others = recorders::among_others();
         let directory = tempfile::tempdir().expect("a directory");
-        let mut child = Command::new("env")
-            .arg(hangup)
-            .args([env!("CARGO_BIN_EXE_erofast-lab"), "trace", "record", "-o"])
-            .arg(directory.path().join("trace"))
+        let mut child = record("env", &[hangup], &directory.path().join("trace"), &[])
             .stderr(Stdio::piped())
             .spawn()
             .expect("env starts");
@@ -48,7 +60,11 @@ impl Recording {
         assert!(line.contains("recording; press Ctrl-C to stop"), "{line}");
         // The summary at the end finds no reader, which must not matter.
         drop(errors);
-        Some(Self { child, directory })
+        Some(Self {
+            child,
+            directory,
+            _among_others: among_others,
+        })
     }
 
     fn instance(&self) -> PathBuf {
@@ -100,14 +116,12 @@ fn under_nohup_a_closed_terminal_does_not_end_a_recording() {
 fn a_thread_that_cannot_be_started_is_one_line() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("trace");
-    let output = Command::new(env!("CARGO_BIN_EXE_erofast-lab"))
-        .args(["trace", "record", "-o"])
-        .arg(&file)
-        .args(["--", "true"])
+    let _among_others = recorders::among_others();
+    let output = record("env", &[], &file, &["--", "true"])
         // No address space has room for this stack.
         .env("RUST_MIN_STACK", (1_u64 << 60).to_string())
         .output();
-    fails(&output.expect("erofast-lab starts"), 1, "cannot start");
+    fails(&output.expect("env starts"), 1, "cannot start");
     assert!(!file.exists());
 }
 
@@ -116,20 +130,15 @@ fn a_trace_that_finds_no_room_leaves_no_part_of_it() {
     if !can_record() {
         return;
     }
+    let _among_others = recorders::among_others();
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("trace");
-    let output = Command::new("sh")
-        .args(["-c", "ulimit -f 1; trap '' XFSZ; exec \"$@\"", "sh"])
-        .args([env!("CARGO_BIN_EXE_erofast-lab"), "trace", "record", "-o"])
-        .arg(&file)
-        .args(["--", "true"])
-        .output();
+    let limited = ["-c", "ulimit -f 1; trap '' XFSZ; exec \"$@\"", "sh"];
+    let output = record("sh", &limited, &file, &["--", "true"]).output();
     fails(&output.expect("sh starts"), 1, "File too large");
     assert!(!file.exists());
-    let output = Command::new(env!("CARGO_BIN_EXE_erofast-lab"))
-        .args(["trace", "record", "-o", "-", "--", "true"])
-        .output();
-    fails(&output.expect("erofast-lab starts"), 2, "--output -: ");
+    let output = record("env", &[], Path::new("-"), &["--", "true"]).output();
+    fails(&output.expect("env starts"), 2, "--output -: ");
 }
 
 #[test]
@@ -137,16 +146,15 @@ fn a_signal_to_terminate_ends_the_command_and_the_recording() {
     if !can_record() {
         return;
     }
+    let _among_others = recorders::among_others();
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("trace");
-    let mut child = Command::new(env!("CARGO_BIN_EXE_erofast-lab"))
-        .args(["trace", "record", "-o"])
-        .arg(&file)
-        .args(["--", "sh", "-c", "echo begun; exec sleep 600"])
+    let command = ["--", "sh", "-c", "echo begun; exec sleep 600"];
+    let mut child = record("env", &[], &file, &command)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .expect("erofast-lab starts");
+        .expect("env starts");
     let mut line = String::new();
     let mut words = BufReader::new(child.stdout.take().expect("a pipe"));
     words.read_line(&mut line).expect("a line");

@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::recorders;
+
 struct Mount(tempfile::TempDir);
 
 impl Drop for Mount {
@@ -136,6 +138,7 @@ fn slices(trace: &[u8]) -> Vec<Shown> {
 #[test]
 fn a_recording_has_the_requests_of_a_mount_with_what_was_done_for_them() {
     let Some(image) = image() else { return };
+    let _alone = recorders::alone();
     let mount = Mount(tempfile::tempdir().unwrap());
     let status = erofast()
         // Read-ahead is off, because storing pages ahead of a reader is not part of any request.
