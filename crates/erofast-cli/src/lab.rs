@@ -14,7 +14,7 @@ pub enum LabCommand {
     Launch(LabLaunchArgs),
     /// Launch commands side by side, and compare their times and waits for a CPU
     Run(LabRunArgs),
-    /// Compare engines at sequential, random, whole-tree and metadata reads
+    /// Compare engines in sequential, random, whole-tree and metadata reads
     Read(LabReadArgs),
     /// Launch several well-known programs and read trees, with a row for each
     Suite(LabSuiteArgs),

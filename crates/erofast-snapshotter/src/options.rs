@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
 
-/// Snapshotter for containerd: layers that are EROFS images are mounted from their registry, and
-/// read when a container reads them. Other layers are converted, or unpacked by containerd.
+/// Snapshotter for containerd that mounts EROFS layers from their registry, and fetches their
+/// blocks as containers read them. Other layers are converted, or unpacked by containerd.
 #[derive(Debug, Parser)]
 #[command(name = "erofast-snapshotter", version)]
 pub struct Options {
