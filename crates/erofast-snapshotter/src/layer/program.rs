@@ -81,8 +81,11 @@ impl Program {
             .process_group(0)
             .spawn()
             .map_err(failed)?;
-        let status = wait(&mut child, deadline).map_err(failed)?;
-        let Some(status) = status else {
+        let waited = wait(&mut child, deadline).inspect_err(|_| {
+            // A mount that nobody waits for must not appear later.
+            let _ = child.kill().and_then(|()| child.wait());
+        });
+        let Some(status) = waited.map_err(failed)? else {
             return Err("not ready within the time limit".into());
         };
         match status.success() {
