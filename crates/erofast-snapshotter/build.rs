@@ -11,9 +11,9 @@ const METHODS: [(&str, &str, &str, &str); 10] = [
     ("remove", "Remove", "KeyRequest", "Empty"),
     ("stat", "Stat", "KeyRequest", "InfoResponse"),
     ("update", "Update", "UpdateRequest", "InfoResponse"),
-    ("list", "List", "ListRequest", "ListResponse"),
+    ("list", "List", "Empty", "ListResponse"),
     ("usage", "Usage", "KeyRequest", "UsageResponse"),
-    ("cleanup", "Cleanup", "CleanupRequest", "Empty"),
+    ("cleanup", "Cleanup", "Empty", "Empty"),
 ];
 
 fn main() {
@@ -29,15 +29,11 @@ fn main() {
             .input_type(format!("crate::grpc::messages::{input}"))
             .output_type(format!("crate::grpc::messages::{output}"))
             .codec_path("tonic_prost::ProstCodec");
-        let streams = *name == "list";
-        service.method(
-            if streams {
-                method.server_streaming()
-            } else {
-                method
-            }
-            .build(),
-        )
+        let method = match *name {
+            "list" => method.server_streaming(),
+            _ => method,
+        };
+        service.method(method.build())
     });
     Builder::new().compile(&[service.build()]);
 }

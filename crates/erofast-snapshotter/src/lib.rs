@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod failure;
+pub mod folder;
 pub mod grpc;
 pub mod layer;
 pub mod metrics;

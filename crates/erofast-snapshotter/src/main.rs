@@ -38,17 +38,17 @@ const MKFS: &str = "mkfs.erofs";
 
 fn main() -> ExitCode {
     let options = Options::of_process();
-    // What this program creates must not be closed to itself.
+    // The umask must not keep this program out of the files that it creates.
     let mask = rustix::process::umask(Mode::RWXU);
     rustix::process::umask(mask.difference(Mode::RWXU));
-    let runtime = runtime();
-    let ended = runtime
-        .map_err(|error| error.to_string())
-        .and_then(|runtime| {
+    let ended = match runtime() {
+        Ok(runtime) => {
             let ended = runtime.block_on(run(options));
             runtime.shutdown_timeout(GOODBYE);
             ended
-        });
+        }
+        Err(error) => Err(error.to_string()),
+    };
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
@@ -58,7 +58,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// tokio panics if one of its threads cannot be started, and then waits forever for those that run.
+/// Starts tokio. If one of its threads cannot be started, tokio panics and waits for the others
+/// forever; instead, this prints one line and ends the process.
 fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(|panic| {
@@ -75,28 +76,16 @@ fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
     runtime
 }
 
-/// The parts of the program that serve requests.
-struct Parts {
-    snapshotter: Arc<Snapshotter>,
-    logins: Arc<Logins>,
-    metrics: Arc<Metrics>,
-    program: Program,
-}
-
-fn parts(options: &Options) -> Result<Parts, String> {
+/// The snapshotter with the sources of its figures, and the logins that it uses.
+fn parts(options: &Options) -> Result<(Arc<Page>, Arc<Logins>), String> {
     let line = |error: Failure| error.to_string();
-    std::fs::create_dir_all(&options.root)
-        .map_err(|error| format!("--root={}: {error}", options.root.display()))?;
-    let root = options.root.canonicalize();
-    let root = root.map_err(|error| format!("--root={}: {error}", options.root.display()))?;
-    if let Some(mark) = [',', ':', '\\']
-        .iter()
-        .find(|mark| root.display().to_string().contains(**mark))
-    {
-        return Err(format!(
-            "--root={}: overlayfs cannot use a directory with {mark:?} in its name",
-            root.display()
-        ));
+    let shown = format!("--root={}", options.root.display());
+    let root = std::fs::create_dir_all(&options.root).and_then(|()| options.root.canonicalize());
+    let root = root.map_err(|error| format!("{shown}: {error}"))?;
+    let mut marks = [',', ':', '\\'].into_iter();
+    if let Some(mark) = marks.find(|mark| root.display().to_string().contains(*mark)) {
+        let why = format!("overlayfs cannot use a directory with {mark:?} in its name");
+        return Err(format!("--root={}: {why}", root.display()));
     }
     let store = Arc::new(Store::open(&root.join("snapshots.redb")).map_err(line)?);
     let logins = Logins::new(&options.run);
@@ -109,9 +98,8 @@ fn parts(options: &Options) -> Result<Parts, String> {
     program.check_options(&options.mount_options, &options.run)?;
     let convert = (options.convert == Switch::On).then_some(options.convert_limit);
     if convert.is_some() && !is_in_path(MKFS) {
-        return Err(format!(
-            "--convert=on: {MKFS} is not in PATH (erofs-utils 1.7 or later)"
-        ));
+        let why = format!("{MKFS} is not in PATH (erofs-utils 1.7 or later)");
+        return Err(format!("--convert=on: {why}"));
     }
     let settings = Settings {
         root: root.clone(),
@@ -120,20 +108,16 @@ fn parts(options: &Options) -> Result<Parts, String> {
         options: options.mount_options.clone(),
         convert: convert.map(Duration::from_secs),
     };
-    let shared = (
-        Arc::clone(&store),
-        Arc::clone(&logins),
-        Arc::clone(&metrics),
-    );
-    let layers = Layers::new(settings, shared.0, shared.1, shared.2).map_err(line)?;
+    let layers = Layers::new(settings, store.clone(), logins.clone(), metrics.clone());
+    let layers = layers.map_err(line)?;
     let limit = Duration::from_secs(options.time_limit);
-    let snapshotter = Snapshotter::new(&root, store, layers, Arc::clone(&metrics), limit);
-    Ok(Parts {
-        snapshotter: Arc::new(snapshotter.map_err(line)?),
-        logins,
+    let snapshotter = Snapshotter::new(&root, store, layers, metrics.clone(), limit);
+    let page = Page {
         metrics,
+        snapshotter: Arc::new(snapshotter.map_err(line)?),
         program,
-    })
+    };
+    Ok((Arc::new(page), logins))
 }
 
 fn is_in_path(program: &str) -> bool {
@@ -142,22 +126,17 @@ fn is_in_path(program: &str) -> bool {
 }
 
 async fn run(options: Options) -> Result<(), String> {
-    let parts = parts(&options)?;
+    let (page, logins) = parts(&options)?;
     let socket = options.socket.clone();
     let socket = socket.unwrap_or_else(|| options.run.join("snapshotter.sock"));
     let failed = |error: std::io::Error| format!("socket {}: {error}", socket.display());
     let listener = socket::listen(&socket).map_err(failed)?;
     let listener = UnixListener::from_std(listener).map_err(failed)?;
-    let images = Images::new(&options.containerd, Arc::clone(&parts.logins))?;
-    let front = Front::new(Service(Arc::clone(&parts.snapshotter)), images);
+    let images = Images::new(&options.containerd, logins)?;
+    let front = Front::new(Service(page.snapshotter.clone()), images);
     if let Some(address) = options.metrics {
         let listener = page::listen(address).await?;
-        let page = Page {
-            metrics: Arc::clone(&parts.metrics),
-            snapshotter: Arc::clone(&parts.snapshotter),
-            program: parts.program.clone(),
-        };
-        tokio::spawn(page::serve(listener, Arc::new(page)));
+        tokio::spawn(page::serve(listener, page));
     }
     let end = end().map_err(|error| format!("signals: {error}"))?;
     socket::report_ready();
@@ -183,10 +162,8 @@ fn end() -> std::io::Result<impl Future<Output = ()>> {
     let kinds = ending_signals_to_catch().map(SignalKind::from_raw);
     let mut signals = kinds.map(signal).collect::<std::io::Result<Vec<_>>>()?;
     Ok(poll_fn(move |context| {
-        match signals
-            .iter_mut()
-            .any(|signal| signal.poll_recv(context).is_ready())
-        {
+        let mut signals = signals.iter_mut();
+        match signals.any(|signal| signal.poll_recv(context).is_ready()) {
             true => Poll::Ready(()),
             false => Poll::Pending,
         }

@@ -98,40 +98,23 @@ impl Metrics {
         let help = "Layers that containerd requested, by outcome.";
         series(&mut page, "layer_pulls_total", "counter", help, &pulls);
         self.times(&mut page);
-        for (name, kind, help, value) in [
-            ("layers", "gauge", "Mounted layers.", now.layers),
-            (
-                "layer_bytes",
-                "gauge",
-                "Bytes of mounted layers.",
-                now.layer_bytes,
-            ),
+        for (name, help, value) in [
+            ("layers", "Mounted layers.", now.layers),
+            ("layer_bytes", "Bytes of mounted layers.", now.layer_bytes),
             (
                 "layer_cached_bytes",
-                "gauge",
                 "Cached bytes of mounted layers.",
                 now.cached_bytes,
             ),
             (
                 "layer_lazy_bytes",
-                "gauge",
                 "Bytes fetched for mounted layers.",
                 now.fetched_bytes,
             ),
-            (
-                "layer_fetch_failures",
-                "gauge",
-                "Failed requests to registries for mounted layers.",
-                now.failures,
-            ),
-            (
-                "snapshots",
-                "gauge",
-                "Snapshots of containerd.",
-                now.snapshots,
-            ),
+            ("layer_fetch_failures", FAILURES, now.failures),
+            ("snapshots", "Snapshots of containerd.", now.snapshots),
         ] {
-            series(&mut page, name, kind, help, &[(String::new(), value)]);
+            series(&mut page, name, "gauge", help, &[(String::new(), value)]);
         }
         page
     }
@@ -147,20 +130,18 @@ impl Metrics {
             let _ = writeln!(page, "{PREFIX}{name}_bucket{{le=\"{bound}\"}} {sum}");
         }
         let seconds = Duration::from_nanos(self.ready_ns.load(Ordering::Relaxed)).as_secs_f64();
-        let _ = writeln!(
-            page,
-            "{PREFIX}{name}_sum {seconds}\n{PREFIX}{name}_count {sum}"
-        );
+        let _ = writeln!(page, "{PREFIX}{name}_sum {seconds}");
+        let _ = writeln!(page, "{PREFIX}{name}_count {sum}");
     }
 }
 
 const PREFIX: &str = "erofast_snapshotter_";
 
+const FAILURES: &str = "Failed requests to registries for mounted layers.";
+
 fn head(page: &mut String, name: &str, kind: &str, help: &str) {
-    let _ = writeln!(
-        page,
-        "# HELP {PREFIX}{name} {help}\n# TYPE {PREFIX}{name} {kind}"
-    );
+    let _ = writeln!(page, "# HELP {PREFIX}{name} {help}");
+    let _ = writeln!(page, "# TYPE {PREFIX}{name} {kind}");
 }
 
 fn series(page: &mut String, name: &str, kind: &str, help: &str, values: &[(String, u64)]) {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::header::CONTENT_TYPE;
+use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
@@ -95,9 +95,8 @@ pub async fn serve(listener: TcpListener, page: Arc<Page>) {
         tokio::spawn(async move {
             let service = service_fn(move |request| answer(request, Arc::clone(&page)));
             let mut http = http1::Builder::new();
-            http.timer(TokioTimer::new())
-                .header_read_timeout(ANSWER)
-                .keep_alive(false);
+            http.keep_alive(false);
+            http.timer(TokioTimer::new()).header_read_timeout(ANSWER);
             let served = http.serve_connection(TokioIo::new(stream), service);
             // A reader that accepts no data loses its turn.
             let _ = tokio::time::timeout(3 * ANSWER, served).await;
@@ -110,21 +109,16 @@ async fn answer(
     request: Request<hyper::body::Incoming>,
     page: Arc<Page>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
-    let text = match request.uri().path() {
-        "/metrics" => spawn_blocking(move || page.text()).await.ok(),
-        _ => None,
-    };
-    let mut answer = Response::new(Full::new(Bytes::from(
-        text.clone()
-            .unwrap_or_else(|| "metrics are at /metrics\n".into()),
-    )));
-    match text {
-        None => *answer.status_mut() = StatusCode::NOT_FOUND,
-        Some(_) => {
-            let kind = hyper::header::HeaderValue::from_static("text/plain; version=0.0.4");
-            answer.headers_mut().insert(CONTENT_TYPE, kind);
-        }
+    if request.uri().path() == "/metrics"
+        && let Ok(text) = spawn_blocking(move || page.text()).await
+    {
+        let mut answer = Response::new(Full::from(text));
+        let kind = HeaderValue::from_static("text/plain; version=0.0.4");
+        answer.headers_mut().insert(CONTENT_TYPE, kind);
+        return Ok(answer);
     }
+    let mut answer = Response::new(Full::from("metrics are at /metrics\n"));
+    *answer.status_mut() = StatusCode::NOT_FOUND;
     Ok(answer)
 }
 

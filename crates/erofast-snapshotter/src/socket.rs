@@ -1,27 +1,23 @@
 //! The socket, and the message that tells the service manager that the snapshotter is ready.
 
-use std::fs::{self, DirBuilder, Permissions};
-use std::io::{self, ErrorKind};
+use std::fs::{self, Permissions};
+use std::io;
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use std::path::Path;
+
+use crate::folder::{if_there, make_private};
 
 /// Listens at the path, which only root may open. This process has the database open, so an
 /// existing socket was left by a program that was killed.
 pub fn listen(path: &Path) -> io::Result<UnixListener> {
-    match fs::symlink_metadata(path) {
-        Ok(old) if old.file_type().is_socket() => fs::remove_file(path)?,
-        Ok(_) => return Err(io::Error::other("it exists and is not a socket")),
-        Err(error) if error.kind() == ErrorKind::NotFound => {}
-        Err(error) => return Err(error),
+    match if_there(fs::symlink_metadata(path))? {
+        Some(old) if old.file_type().is_socket() => fs::remove_file(path)?,
+        Some(_) => return Err(io::Error::other("it exists and is not a socket")),
+        None => {}
     }
-    if let Some(folder) = path.parent() {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(folder)?;
-    }
+    path.parent().map_or(Ok(()), make_private)?;
     let listener = UnixListener::bind(path)?;
     fs::set_permissions(path, Permissions::from_mode(0o600))?;
     listener.set_nonblocking(true)?;

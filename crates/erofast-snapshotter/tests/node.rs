@@ -8,9 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use erofast_snapshotter::grpc::messages::{
-    CleanupRequest, CommitRequest, CreateRequest, Info, KeyRequest, ListRequest, Mount,
-};
+use erofast_snapshotter::grpc::messages::{CommitRequest, CreateRequest, Info, KeyRequest, Mount};
 use erofast_snapshotter::grpc::snapshots::snapshots_client::SnapshotsClient;
 use erofast_snapshotter::layer::mount_table::{detach, mounted};
 use sha2::{Digest, Sha256};
@@ -174,7 +172,6 @@ impl Node {
             key: key.into(),
             parent: parent.into(),
             labels: labels.clone(),
-            ..CreateRequest::default()
         }
     }
 
@@ -191,10 +188,7 @@ impl Node {
     }
 
     fn key(key: &str) -> KeyRequest {
-        KeyRequest {
-            key: key.into(),
-            ..KeyRequest::default()
-        }
+        KeyRequest { key: key.into() }
     }
 
     pub fn mounts(&self, key: &str) -> Result<Vec<Mount>, Status> {
@@ -206,7 +200,7 @@ impl Node {
         let asked = CommitRequest {
             name: name.into(),
             key: key.into(),
-            ..CommitRequest::default()
+            labels: Labels::new(),
         };
         self.runtime.block_on(self.client().commit(asked)).map(drop)
     }
@@ -228,8 +222,7 @@ impl Node {
     }
 
     pub fn cleanup(&self) {
-        let asked = CleanupRequest::default();
-        self.runtime.block_on(self.client().cleanup(asked)).unwrap();
+        self.runtime.block_on(self.client().cleanup(())).unwrap();
     }
 
     pub fn update(&self, info: Info, paths: &[&str]) -> Result<Info, Status> {
@@ -238,7 +231,6 @@ impl Node {
         let asked = UpdateRequest {
             info: Some(info),
             update_mask: Some(FieldMask { paths }),
-            ..UpdateRequest::default()
         };
         let answer = self.runtime.block_on(self.client().update(asked));
         answer.map(|answer| answer.into_inner().info.unwrap())
@@ -246,8 +238,7 @@ impl Node {
 
     pub fn list(&self) -> Vec<Info> {
         self.runtime.block_on(async {
-            let asked = ListRequest::default();
-            let mut stream = self.client().list(asked).await.unwrap().into_inner();
+            let mut stream = self.client().list(()).await.unwrap().into_inner();
             let mut all = Vec::new();
             while let Some(some) = stream.message().await.unwrap() {
                 all.extend(some.info);

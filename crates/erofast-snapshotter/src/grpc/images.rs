@@ -100,11 +100,8 @@ impl Images {
 
     /// Whether a request is for this service.
     pub fn serves(path: &str) -> bool {
-        let versions = [
-            "/runtime.v1.ImageService/",
-            "/runtime.v1alpha2.ImageService/",
-        ];
-        versions.iter().any(|prefix| path.starts_with(prefix))
+        path.starts_with("/runtime.v1.ImageService/")
+            || path.starts_with("/runtime.v1alpha2.ImageService/")
     }
 
     /// Passes a request on to containerd.
@@ -124,9 +121,8 @@ impl Images {
         let unavailable = |error: tonic::transport::Error| {
             Status::unavailable(format!("containerd does not answer: {error}"))
         };
-        std::future::poll_fn(|context| self.containerd.poll_ready(context))
-            .await
-            .map_err(unavailable)?;
+        let ready = std::future::poll_fn(|context| self.containerd.poll_ready(context));
+        ready.await.map_err(unavailable)?;
         self.containerd.call(request).await.map_err(unavailable)
     }
 

@@ -1,5 +1,6 @@
-//! Messages of containerd's snapshots service (`containerd.services.snapshots.v1`). Some of its
-//! messages have the same fields and share one type here.
+//! Messages of containerd's snapshots service (`containerd.services.snapshots.v1`). Fields
+//! that the snapshotter does not read are left out, such as the snapshotter's name and filters.
+//! Messages with the same remaining fields share one type.
 #![allow(missing_docs)]
 
 use std::collections::HashMap;
@@ -9,8 +10,6 @@ use prost::{Enumeration, Message};
 /// `PrepareSnapshotRequest`, `ViewSnapshotRequest`.
 #[derive(Clone, PartialEq, Message)]
 pub struct CreateRequest {
-    #[prost(string, tag = "1")]
-    pub snapshotter: String,
     #[prost(string, tag = "2")]
     pub key: String,
     #[prost(string, tag = "3")]
@@ -22,8 +21,6 @@ pub struct CreateRequest {
 /// `MountsRequest`, `RemoveSnapshotRequest`, `StatSnapshotRequest`, `UsageRequest`.
 #[derive(Clone, PartialEq, Message)]
 pub struct KeyRequest {
-    #[prost(string, tag = "1")]
-    pub snapshotter: String,
     #[prost(string, tag = "2")]
     pub key: String,
 }
@@ -31,8 +28,6 @@ pub struct KeyRequest {
 /// `CommitSnapshotRequest`.
 #[derive(Clone, PartialEq, Message)]
 pub struct CommitRequest {
-    #[prost(string, tag = "1")]
-    pub snapshotter: String,
     #[prost(string, tag = "2")]
     pub name: String,
     #[prost(string, tag = "3")]
@@ -44,8 +39,6 @@ pub struct CommitRequest {
 /// `UpdateSnapshotRequest`.
 #[derive(Clone, PartialEq, Message)]
 pub struct UpdateRequest {
-    #[prost(string, tag = "1")]
-    pub snapshotter: String,
     #[prost(message, optional, tag = "2")]
     pub info: Option<Info>,
     #[prost(message, optional, tag = "3")]
@@ -57,22 +50,6 @@ pub struct UpdateRequest {
 pub struct FieldMask {
     #[prost(string, repeated, tag = "1")]
     pub paths: Vec<String>,
-}
-
-/// `ListSnapshotsRequest`.
-#[derive(Clone, PartialEq, Message)]
-pub struct ListRequest {
-    #[prost(string, tag = "1")]
-    pub snapshotter: String,
-    #[prost(string, repeated, tag = "2")]
-    pub filters: Vec<String>,
-}
-
-/// `CleanupRequest`.
-#[derive(Clone, PartialEq, Message)]
-pub struct CleanupRequest {
-    #[prost(string, tag = "1")]
-    pub snapshotter: String,
 }
 
 /// `PrepareSnapshotResponse`, `ViewSnapshotResponse`, `MountsResponse`.
@@ -154,6 +131,5 @@ pub struct UsageResponse {
     pub inodes: i64,
 }
 
-/// `google.protobuf.Empty`.
-#[derive(Clone, Copy, PartialEq, Message)]
-pub struct Empty {}
+/// `google.protobuf.Empty`, `ListSnapshotsRequest`, `CleanupRequest`.
+pub type Empty = ();

@@ -6,8 +6,8 @@ use tokio::task::spawn_blocking;
 use tonic::{Code, Request, Response, Status};
 
 use super::messages::{
-    CleanupRequest, CommitRequest, CreateRequest, Empty, Info, InfoResponse, KeyRequest, Kind,
-    ListRequest, ListResponse, Mount, MountsResponse, Timestamp, UpdateRequest, UsageResponse,
+    CommitRequest, CreateRequest, Empty, Info, InfoResponse, KeyRequest, Kind, ListResponse, Mount,
+    MountsResponse, Timestamp, UpdateRequest, UsageResponse,
 };
 use super::snapshots::snapshots_server::Snapshots;
 use crate::failure::Failure;
@@ -29,11 +29,11 @@ impl Service {
     async fn call<T: Send + 'static>(
         &self,
         call: impl FnOnce(&Snapshotter) -> Result<T, Failure> + Send + 'static,
-    ) -> Result<T, Status> {
+    ) -> Answer<T> {
         let snapshotter = Arc::clone(&self.0);
         let done = spawn_blocking(move || call(&snapshotter)).await;
         let done = done.map_err(|error| Status::internal(error.to_string()))?;
-        done.map_err(status)
+        done.map(Response::new).map_err(status)
     }
 }
 
@@ -55,45 +55,45 @@ impl Snapshots for Service {
 
     async fn prepare(&self, request: Request<CreateRequest>) -> Answer<MountsResponse> {
         let asked = request.into_inner();
-        let mounts = self
-            .call(move |own| own.prepare(&asked.key, &asked.parent, asked.labels))
-            .await?;
-        Ok(Response::new(answer(mounts)))
+        self.call(move |own| {
+            own.prepare(&asked.key, &asked.parent, asked.labels)
+                .map(answer)
+        })
+        .await
     }
 
     async fn view(&self, request: Request<CreateRequest>) -> Answer<MountsResponse> {
         let asked = request.into_inner();
-        let mounts = self
-            .call(move |own| own.view(&asked.key, &asked.parent, asked.labels))
-            .await?;
-        Ok(Response::new(answer(mounts)))
+        self.call(move |own| {
+            own.view(&asked.key, &asked.parent, asked.labels)
+                .map(answer)
+        })
+        .await
     }
 
     async fn mounts(&self, request: Request<KeyRequest>) -> Answer<MountsResponse> {
         let key = request.into_inner().key;
-        let mounts = self.call(move |own| own.mounts(&key)).await?;
-        Ok(Response::new(answer(mounts)))
+        self.call(move |own| own.mounts(&key).map(answer)).await
     }
 
     async fn commit(&self, request: Request<CommitRequest>) -> Answer<Empty> {
         let asked = request.into_inner();
         self.call(move |own| own.commit(&asked.name, &asked.key, asked.labels))
-            .await?;
-        Ok(Response::new(Empty {}))
+            .await
     }
 
     async fn remove(&self, request: Request<KeyRequest>) -> Answer<Empty> {
         let key = request.into_inner().key;
-        self.call(move |own| own.remove(&key)).await?;
-        Ok(Response::new(Empty {}))
+        self.call(move |own| own.remove(&key)).await
     }
 
     async fn stat(&self, request: Request<KeyRequest>) -> Answer<InfoResponse> {
         let key = request.into_inner().key;
-        let found = self
-            .call(move |own| own.stat(&key).map(|record| info(key, record)))
-            .await?;
-        Ok(Response::new(InfoResponse { info: Some(found) }))
+        self.call(move |own| {
+            let record = own.stat(&key)?;
+            Ok(described(key, record))
+        })
+        .await
     }
 
     async fn update(&self, request: Request<UpdateRequest>) -> Answer<InfoResponse> {
@@ -102,45 +102,42 @@ impl Snapshots for Service {
             return Err(Status::invalid_argument("update: the snapshot has no name"));
         };
         let paths = asked.update_mask.map(|mask| mask.paths);
-        let changed = self
-            .call(move |own| {
-                let record = own.update(&new.name, new.labels, paths)?;
-                Ok(info(new.name, record))
-            })
-            .await?;
-        let info = Some(changed);
-        Ok(Response::new(InfoResponse { info }))
+        self.call(move |own| {
+            let record = own.update(&new.name, new.labels, paths)?;
+            Ok(described(new.name, record))
+        })
+        .await
     }
 
     /// Sends all snapshots and ignores the filters: containerd filters again.
-    async fn list(&self, _: Request<ListRequest>) -> Answer<Self::ListStream> {
-        let all = self.call(Snapshotter::list).await?;
-        let infos: Vec<_> = all
-            .into_iter()
-            .map(|(name, record)| info(name, record))
-            .collect();
-        let messages: Vec<_> = infos
-            .chunks(AT_ONCE)
-            .map(|some| {
+    async fn list(&self, _: Request<Empty>) -> Answer<Self::ListStream> {
+        self.call(|own| {
+            let all = own.list()?.into_iter();
+            let infos: Vec<_> = all.map(|(name, record)| info(name, record)).collect();
+            let message = |some: &[Info]| {
                 let info = some.to_vec();
                 Ok(ListResponse { info })
-            })
-            .collect();
-        Ok(Response::new(tokio_stream::iter(messages)))
+            };
+            let messages: Vec<_> = infos.chunks(AT_ONCE).map(message).collect();
+            Ok(tokio_stream::iter(messages))
+        })
+        .await
     }
 
     async fn usage(&self, request: Request<KeyRequest>) -> Answer<UsageResponse> {
         let key = request.into_inner().key;
-        let used = self.call(move |own| own.usage(&key)).await?;
-        Ok(Response::new(UsageResponse {
-            size: used.size.cast_signed(),
-            inodes: used.inodes.cast_signed(),
-        }))
+        self.call(move |own| {
+            let used = own.usage(&key)?;
+            Ok(UsageResponse {
+                size: used.size.cast_signed(),
+                inodes: used.inodes.cast_signed(),
+            })
+        })
+        .await
     }
 
-    async fn cleanup(&self, _: Request<CleanupRequest>) -> Answer<Empty> {
-        self.call(Snapshotter::cleanup).await?;
-        Ok(Response::new(Empty {}))
+    async fn cleanup(&self, _: Request<Empty>) -> Answer<Empty> {
+        self.call(Snapshotter::cleanup).await
     }
 }
 
@@ -154,6 +151,11 @@ fn answer(mounts: Vec<mounts::Mount>) -> MountsResponse {
     MountsResponse {
         mounts: mounts.collect(),
     }
+}
+
+fn described(name: String, record: record::Record) -> InfoResponse {
+    let info = Some(info(name, record));
+    InfoResponse { info }
 }
 
 fn info(name: String, record: record::Record) -> Info {

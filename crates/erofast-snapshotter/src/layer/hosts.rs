@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
 use super::reference::registry;
+use crate::folder::if_there;
 
 /// A host to ask.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub struct Host {
     pub headers: Vec<(String, String)>,
 }
 
-/// The hosts of a registry, and a line for each that erofast cannot ask.
+/// The hosts of a registry, and a line for each host that erofast cannot ask.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hosts {
     /// The hosts in order.
@@ -83,35 +83,26 @@ pub fn hosts(folder: &Path, host: &str) -> Result<Hosts, String> {
     for name in names {
         let folder = folder.join(name);
         let path = folder.join("hosts.toml");
-        match fs::read_to_string(&path) {
-            Ok(text) => {
-                let failed = |why| format!("{}: {why}", path.display());
-                return parsed(&text, &folder, host).map_err(failed);
-            }
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(error) => return Err(format!("{}: {error}", path.display())),
+        let failed = |why| format!("{}: {why}", path.display());
+        let read = if_there(fs::read_to_string(&path));
+        if let Some(text) = read.map_err(|error| failed(error.to_string()))? {
+            return parsed(&text, &folder, host).map_err(failed);
         }
     }
-    let address = registry(host).to_owned();
-    let hosts = vec![Host {
-        address,
+    let mut found = Hosts::default();
+    found.hosts.push(Host {
+        address: registry(host).to_owned(),
         ..Host::default()
-    }];
-    Ok(Hosts {
-        hosts,
-        ..Hosts::default()
-    })
+    });
+    Ok(found)
 }
 
 fn parsed(text: &str, folder: &Path, host: &str) -> Result<Hosts, String> {
     let one_line = |error: toml::de::Error| {
-        let line = error
-            .span()
-            .map_or(0, |span| text[..span.start].lines().count().max(1));
-        format!(
-            "line {line}: {}",
-            error.message().lines().collect::<Vec<_>>().join(" ")
-        )
+        let before = error.span().map(|span| &text[..span.start]);
+        let line = before.map_or(0, |before| before.lines().count().max(1));
+        let why: Vec<_> = error.message().lines().collect();
+        format!("line {line}: {}", why.join(" "))
     };
     let file: File = toml::from_str(text).map_err(one_line)?;
     let mut found = Hosts::default();
@@ -128,11 +119,8 @@ fn parsed(text: &str, folder: &Path, host: &str) -> Result<Hosts, String> {
 
 impl Hosts {
     fn take(&mut self, url: &str, settings: Settings, folder: &Path) -> Result<(), String> {
-        let pulls = settings
-            .capabilities
-            .as_ref()
-            .is_none_or(|able| able.iter().any(|one| one == "pull"));
-        if !pulls {
+        let pulls = |able: &Vec<String>| able.iter().any(|one| one == "pull");
+        if !settings.capabilities.as_ref().is_none_or(pulls) {
             return Ok(());
         }
         match usable(url, &settings) {
@@ -172,10 +160,8 @@ fn usable(url: &str, settings: &Settings) -> Result<(bool, String, String), &'st
     let path = path.trim_matches('/');
     // containerd appends /v2 to the path unless `override_path` is set; erofast's paths always
     // begin with /v2.
-    let prefix = match path
-        .strip_prefix("v2")
-        .map(|rest| rest.trim_start_matches('/'))
-    {
+    let below = path.strip_prefix("v2");
+    let prefix = match below.map(|below| below.trim_start_matches('/')) {
         Some(below) if settings.override_path || below.is_empty() => below,
         None if path.is_empty() && !settings.override_path => "",
         _ => return Err("its path does not begin with /v2"),

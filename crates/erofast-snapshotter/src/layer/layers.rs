@@ -2,9 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
-use std::fs::{self, DirBuilder};
-use std::io::ErrorKind;
-use std::os::unix::fs::DirBuilderExt;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,6 +13,7 @@ use super::mount_table::{Health, detach, health, mounted};
 use super::program::Program;
 use super::reference::repository;
 use crate::failure::Failure;
+use crate::folder::{if_there, make_private};
 use crate::metrics::Metrics;
 use crate::snapshot::record::LayerRecord;
 use crate::snapshot::store::Store;
@@ -97,11 +96,7 @@ impl Layers {
         metrics: Arc<Metrics>,
     ) -> Result<Self, Failure> {
         let folder = settings.root.join("layers");
-        let made = DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&folder);
-        made.map_err(Failure::at(folder.display()))?;
+        make_private(&folder).map_err(Failure::at(folder.display()))?;
         Ok(Self {
             folder,
             settings,
@@ -136,11 +131,8 @@ impl Layers {
         while busy.contains(digest) {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                let why = format!(
-                    "layer {digest}: another mount of the layer was not ready in \
-                                   time"
-                );
-                return Err(Failure::Unavailable(why));
+                let why = "another mount of the layer was not ready in time";
+                return Err(Failure::Unavailable(format!("layer {digest}: {why}")));
             }
             let waited = self.free.wait_timeout(busy, left);
             busy = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -207,10 +199,8 @@ impl Layers {
         let entries = fs::read_dir(&self.folder).map_err(Failure::at(self.folder.display()))?;
         let present: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
         let known = self.store.layers()?;
-        let owned: HashSet<_> = known
-            .iter()
-            .map(|(_, layer)| self.point(layer.id))
-            .collect();
+        let owned = known.iter().map(|(_, layer)| self.point(layer.id));
+        let owned: HashSet<_> = owned.collect();
         for path in present.iter().filter(|path| !owned.contains(*path)) {
             remove_point(path)?;
         }
@@ -240,7 +230,12 @@ impl Held<'_> {
         let mounted = self.mount_from_hosts(&record, &point, deadline);
         match &mounted {
             Ok(Mounted::At(_)) => layers.metrics.ready(begun.elapsed()),
-            _ => self.take_back(&point),
+            // Without its mount point, a server that is ready too late cannot mount there.
+            _ => {
+                if let Err(error) = remove_point(&point) {
+                    layers.metrics.log(&error.to_string());
+                }
+            }
         }
         mounted
     }
@@ -250,28 +245,21 @@ impl Held<'_> {
         if !self.layers.mounted().contains(&point) {
             return Ok(None);
         }
-        match health(&point, ANSWER) {
-            Health::Answers => Ok(Some(point)),
-            Health::Dead => {
+        let why = match health(&point, ANSWER) {
+            Ok(Health::Answers) => return Ok(Some(point)),
+            Ok(Health::Dead) => {
                 detach(&point).map_err(Failure::at(point.display()))?;
-                Ok(None)
+                return Ok(None);
             }
-            Health::Silent => {
-                let why = format!("the mount at {} does not answer", point.display());
-                Err(Failure::Unavailable(self.line(image, &why)))
-            }
-        }
+            Ok(Health::Silent) => "does not answer".to_owned(),
+            Err(error) => format!("cannot be checked: {error}"),
+        };
+        let why = format!("the mount at {} {why}", point.display());
+        Err(Failure::Unavailable(self.line(image, &why)))
     }
 
     fn line(&self, image: &str, why: &str) -> String {
         format!("image {image}: layer {}: {why}", self.digest)
-    }
-
-    /// Removes the mount point, so that a server that is ready too late cannot mount there.
-    fn take_back(&self, point: &Path) {
-        if let Err(error) = remove_point(point) {
-            self.layers.metrics.log(&error.to_string());
-        }
     }
 
     fn mount_from_hosts(
@@ -289,13 +277,13 @@ impl Held<'_> {
         for notice in &found.notices {
             layers.metrics.log_once(notice);
         }
-        make_point(point).map_err(Failure::at(point.display()))?;
+        make_private(point).map_err(Failure::at(point.display()))?;
         let mut last = unavailable("no usable host for its registry");
         for host in &found.hosts {
             match self.mount_from(host, repository, record, point, deadline) {
                 Ok(()) => return Ok(Mounted::At(point.to_owned())),
                 Err(why) if why.contains(NO_EROFS) => {
-                    self.remember_as_other();
+                    self.remember(&layers.no_erofs);
                     return Ok(Mounted::NotErofs);
                 }
                 Err(why) => last = unavailable(&why),
@@ -305,10 +293,6 @@ impl Held<'_> {
             }
         }
         Err(last)
-    }
-
-    fn remember_as_other(&self) {
-        self.remember(&self.layers.no_erofs);
     }
 
     fn remember(&self, digests: &Mutex<HashSet<String>>) {
@@ -342,9 +326,7 @@ impl Held<'_> {
         deadline: Instant,
     ) -> Result<(), String> {
         let layers = self.layers;
-        let Host {
-            address, prefix, ..
-        } = host;
+        let (address, prefix) = (&host.address, &host.prefix);
         let layer = match &record.manifest {
             Some(manifest) => format!("{manifest}#layer={}", self.digest),
             None => format!("{}#blob", self.digest),
@@ -376,17 +358,8 @@ impl Held<'_> {
     }
 }
 
-fn make_point(point: &Path) -> std::io::Result<()> {
-    match DirBuilder::new().mode(0o700).create(point) {
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
-        other => other,
-    }
-}
-
 fn remove_point(point: &Path) -> Result<(), Failure> {
     detach(point).map_err(Failure::at(point.display()))?;
-    match fs::remove_dir(point) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        other => other.map_err(Failure::at(point.display())),
-    }
+    let removed = if_there(fs::remove_dir(point));
+    removed.map(drop).map_err(Failure::at(point.display()))
 }

@@ -2,13 +2,14 @@
 //! in the runtime directory, which a reboot empties, and only root may read them.
 
 use std::collections::VecDeque;
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use super::hosts::Host;
+use crate::folder::make_private;
 
 /// The number of images whose logins are remembered; the oldest are dropped.
 const REMEMBERED: usize = 1000;
@@ -39,10 +40,7 @@ impl Logins {
     /// Creates the folder `logins` below the runtime directory.
     pub fn new(run: &Path) -> io::Result<Self> {
         let folder = run.join("logins");
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&folder)?;
+        make_private(&folder)?;
         let recent = Mutex::default();
         Ok(Self { folder, recent })
     }
@@ -64,7 +62,7 @@ impl Logins {
     }
 
     /// Writes the files that the layer `id` needs, and returns the mount options that name them. A
-    /// layer that was pulled with a login keeps it if nothing newer is known.
+    /// layer that was pulled with a login keeps that login if no newer one is known.
     pub fn options(&self, id: u64, image: &str, host: &Host) -> io::Result<Vec<String>> {
         let mut options = Vec::new();
         let user = self.path(id, "user");
@@ -86,12 +84,10 @@ impl Logins {
             options.push(format!("http.token_file={}", escaped(&token)));
         }
         if !host.headers.is_empty() {
-            let lines = host
-                .headers
-                .iter()
-                .map(|(name, value)| format!("{name}: {value}\n"));
+            let header = |(name, value): &(String, String)| format!("{name}: {value}\n");
+            let lines: String = host.headers.iter().map(header).collect();
             let path = self.path(id, "headers");
-            write(&path, lines.collect::<String>().as_bytes())?;
+            write(&path, lines.as_bytes())?;
             options.push(format!("http.header_file={}", escaped(&path)));
         }
         match &host.authorities[..] {
@@ -121,10 +117,8 @@ impl Logins {
 
 /// Escapes a path for a mount option, which an unescaped comma would end.
 pub fn escaped(path: &Path) -> String {
-    path.display()
-        .to_string()
-        .replace('\\', "\\\\")
-        .replace(',', "\\,")
+    let path = path.display().to_string();
+    path.replace('\\', "\\\\").replace(',', "\\,")
 }
 
 /// Replaces the file in one step, since a fetcher may read it in the meantime.

@@ -48,19 +48,19 @@ pub enum Health {
 }
 
 /// Checks a mount by asking for the filesystem's size, which the kernel must request from the
-/// server.
-pub fn health(point: &Path, limit: Duration) -> Health {
+/// server. Fails if no thread can be started.
+pub fn health(point: &Path, limit: Duration) -> io::Result<Health> {
     let (answer, answers) = mpsc::channel();
     let asked = point.to_owned();
     // Use a separate thread: a request to a stopped server never returns.
-    thread::spawn(move || {
+    thread::Builder::new().spawn(move || {
         let _ = answer.send(rustix::fs::statfs(&asked).is_ok());
-    });
-    match answers.recv_timeout(limit) {
+    })?;
+    Ok(match answers.recv_timeout(limit) {
         Ok(true) => Health::Answers,
         Ok(false) => Health::Dead,
         Err(_) => Health::Silent,
-    }
+    })
 }
 
 /// Detaches everything mounted on `point` from the tree. A container keeps using the mount until
@@ -82,6 +82,30 @@ mod tests {
     fn marks_in_names_are_read() {
         assert_eq!(unescaped(br"/a\040b\134c\"), b"/a b\\c\\");
         assert_eq!(unescaped(br"/a\09"), br"/a\09");
+    }
+
+    /// In a process of its own, which can create no more mappings, and so no thread's stack.
+    #[test]
+    fn a_thread_that_cannot_be_started_is_an_error() {
+        use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+        const CHILD: &str = "EROFAST_TEST_WITHOUT_THREADS";
+        let name = "layer::mount_table::tests::a_thread_that_cannot_be_started_is_an_error";
+        if std::env::var_os(CHILD).is_none() {
+            let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+            child.args(["--exact", name]).env(CHILD, "1");
+            let ended = child.output().unwrap();
+            assert!(ended.status.success(), "{ended:?}");
+            return;
+        }
+        let before = getrlimit(Resource::As);
+        let none = Rlimit {
+            current: Some(0),
+            ..before
+        };
+        setrlimit(Resource::As, none).unwrap();
+        let health = health(Path::new("/"), Duration::from_secs(60));
+        setrlimit(Resource::As, before).unwrap();
+        health.unwrap_err();
     }
 
     #[test]

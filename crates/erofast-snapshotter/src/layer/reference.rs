@@ -27,7 +27,7 @@ const HUB: (&str, &str) = ("docker.io", "registry-1.docker.io");
 pub struct Wanted {
     /// The image's name, in the form of [`normalised`].
     pub image: String,
-    /// `sha256:...`
+    /// The digest of the layer: `sha256:...`.
     pub digest: String,
     /// The manifest's digest, if a label gives it.
     pub manifest: Option<String>,
@@ -36,10 +36,8 @@ pub struct Wanted {
 impl Wanted {
     /// The layer that the labels name; `None` if they name no layer.
     pub fn of(labels: &Labels) -> Result<Option<Self>, Failure> {
-        let named = LABELS
-            .iter()
-            .find_map(|(image, layer)| Some((labels.get(*image)?, labels.get(*layer)?)));
-        let Some((image, digest)) = named else {
+        let get = |(image, layer): &(&str, &str)| Some((labels.get(*image)?, labels.get(*layer)?));
+        let Some((image, digest)) = LABELS.iter().find_map(get) else {
             return Ok(None);
         };
         if !is_digest(digest) {
@@ -85,16 +83,12 @@ pub fn repository(image: &str) -> Option<(&str, &str)> {
     let name = rest.rsplit_once('/').map_or(rest, |(_, last)| last);
     let tag = name.find(':').map_or(0, |colon| name.len() - colon);
     let repository = &rest[..rest.len() - tag];
-    let is_plain = |part: &str| {
-        !part.is_empty()
-            && part != ".."
-            && part
-                .bytes()
-                .all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
+    let has_only = |text: &str, marks: &[u8]| {
+        let mut bytes = text.bytes();
+        bytes.all(|byte| byte.is_ascii_alphanumeric() || marks.contains(&byte))
     };
-    let is_host = host
-        .bytes()
-        .all(|b| b.is_ascii_alphanumeric() || b".-:[]".contains(&b));
+    let is_plain = |part: &str| !part.is_empty() && part != ".." && has_only(part, b"._-");
+    let is_host = has_only(host, b".-:[]");
     (is_host && repository.split('/').all(is_plain)).then_some((host, repository))
 }
 

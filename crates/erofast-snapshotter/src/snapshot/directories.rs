@@ -2,40 +2,32 @@
 //! overlayfs.
 
 use std::collections::HashSet;
-use std::fs::{self, DirBuilder, Permissions};
+use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
 use super::record::Usage;
+use crate::folder::{Numbered, if_there};
 
 /// The folder `snapshots` below the root of the snapshotter.
 #[derive(Debug, Clone)]
-pub struct Directories(PathBuf);
+pub struct Directories(Numbered);
 
 impl Directories {
     /// Creates the folder if it is missing.
     pub fn new(root: &Path) -> io::Result<Self> {
-        let folder = root.join("snapshots");
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&folder)?;
-        Ok(Self(folder))
-    }
-
-    fn of(&self, id: u64) -> PathBuf {
-        self.0.join(id.to_string())
+        Numbered::new(root, "snapshots").map(Self)
     }
 
     /// The directory with the files of a snapshot.
     pub fn files(&self, id: u64) -> PathBuf {
-        self.of(id).join("fs")
+        self.0.of(id).join("fs")
     }
 
     /// The work directory of overlayfs.
     pub fn work(&self, id: u64) -> PathBuf {
-        self.of(id).join("work")
+        self.0.of(id).join("work")
     }
 
     /// Creates both directories, unless they exist. The directory of the files has the owner and
@@ -56,19 +48,12 @@ impl Directories {
 
     /// Removes the directories of a snapshot, if they exist.
     pub fn remove(&self, id: u64) -> io::Result<()> {
-        match fs::remove_dir_all(self.of(id)) {
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-            other => other,
-        }
+        if_there(fs::remove_dir_all(self.0.of(id))).map(drop)
     }
 
     /// The snapshots that have a directory.
     pub fn present(&self) -> io::Result<Vec<u64>> {
-        let ids = fs::read_dir(&self.0)?.map(|entry| {
-            let name = entry?.file_name();
-            Ok(name.to_str().and_then(|name| name.parse().ok()))
-        });
-        ids.filter_map(io::Result::transpose).collect()
+        self.0.present()
     }
 }
 
@@ -78,7 +63,7 @@ pub fn usage(folder: &Path) -> io::Result<Usage> {
     let (mut usage, mut seen) = (Usage::default(), HashSet::new());
     let mut waiting = vec![folder.to_owned()];
     while let Some(path) = waiting.pop() {
-        let Some(metadata) = there(fs::symlink_metadata(&path))? else {
+        let Some(metadata) = if_there(fs::symlink_metadata(&path))? else {
             continue;
         };
         if metadata.nlink() > 1 && !metadata.is_dir() && !seen.insert(metadata.ino()) {
@@ -87,7 +72,7 @@ pub fn usage(folder: &Path) -> io::Result<Usage> {
         usage.inodes += 1;
         usage.size += metadata.blocks() * 512;
         if metadata.is_dir()
-            && let Some(entries) = there(fs::read_dir(&path))?
+            && let Some(entries) = if_there(fs::read_dir(&path))?
         {
             for entry in entries {
                 waiting.push(entry?.path());
@@ -95,13 +80,6 @@ pub fn usage(folder: &Path) -> io::Result<Usage> {
         }
     }
     Ok(usage)
-}
-
-fn there<T>(result: io::Result<T>) -> io::Result<Option<T>> {
-    match result {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        other => other.map(Some),
-    }
 }
 
 #[cfg(test)]

@@ -4,33 +4,26 @@
 //! containerd can map owners, but it clones the folder that contains the layers, and the clone
 //! omits layers that are separate mounts (2.1.5, 2.2).
 
-use std::fs::{self, DirBuilder, File};
-use std::io::{self, ErrorKind, Read, Write};
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use sys::mapped_owners::mount_mapped;
 
 use super::mounts::Mappings;
+use crate::folder::{Numbered, if_there};
 use crate::layer::mount_table::detach;
 
 /// The folder `mapped` below the root of the snapshotter.
 #[derive(Debug)]
-pub struct Mapped(PathBuf);
+pub struct Mapped(Numbered);
 
 impl Mapped {
     /// Creates the folder if it is missing.
     pub fn new(root: &Path) -> io::Result<Self> {
-        let folder = root.join("mapped");
-        let mut new = DirBuilder::new();
-        new.recursive(true).mode(0o700).create(&folder)?;
-        Ok(Self(folder))
-    }
-
-    fn of(&self, id: u64) -> PathBuf {
-        self.0.join(id.to_string())
+        Numbered::new(root, "mapped").map(Self)
     }
 
     /// Clones the mounts of a snapshot's layers with these mappings, and returns the paths of the
@@ -46,7 +39,7 @@ impl Mapped {
         let namespace = user_namespace(mappings)?;
         let mut clones = Vec::new();
         for (number, layer) in layers.iter().enumerate() {
-            let clone = self.of(id).join(number.to_string());
+            let clone = self.0.of(id).join(number.to_string());
             fs::create_dir_all(&clone)?;
             mount_mapped(layer, &clone, namespace.as_fd())?;
             clones.push(clone);
@@ -56,26 +49,21 @@ impl Mapped {
 
     /// Detaches the clones of a snapshot; running containers keep theirs.
     pub fn remove(&self, id: u64) -> io::Result<()> {
-        let entries = match fs::read_dir(self.of(id)) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-            other => other?,
+        let folder = self.0.of(id);
+        let Some(entries) = if_there(fs::read_dir(&folder))? else {
+            return Ok(());
         };
         for entry in entries {
             let path = entry?.path();
             detach(&path)?;
             fs::remove_dir(&path)?;
         }
-        fs::remove_dir(self.of(id))
+        fs::remove_dir(folder)
     }
 
     /// The snapshots that have clones.
     pub fn present(&self) -> io::Result<Vec<u64>> {
-        let names = fs::read_dir(&self.0)?
-            .flatten()
-            .map(|entry| entry.file_name());
-        Ok(names
-            .filter_map(|name| name.to_str()?.parse().ok())
-            .collect())
+        self.0.present()
     }
 }
 
@@ -111,6 +99,7 @@ fn mapped_namespace(process: &mut Child, mappings: &Mappings) -> io::Result<File
 
 #[cfg(test)]
 mod tests {
+    use std::io::ErrorKind;
     use std::os::unix::fs::MetadataExt;
 
     use super::*;

@@ -81,10 +81,8 @@ fn overlay(layers: &[PathBuf], upper: Option<&Upper>) -> Mount {
         options.push(format!("workdir={}", upper.work.display()));
         options.push(format!("upperdir={}", upper.files.display()));
     }
-    let layers: Vec<_> = layers
-        .iter()
-        .map(|layer| layer.display().to_string())
-        .collect();
+    let layers = layers.iter().map(|layer| layer.display().to_string());
+    let layers: Vec<_> = layers.collect();
     options.push(format!("lowerdir={}", layers.join(":")));
     Mount {
         kind: "overlay",

@@ -119,9 +119,10 @@ impl Snapshotter {
         let (mounted, outcome) = self.mount(&held, &wanted, parent, (deadline, conversion));
         self.metrics.pulled(outcome);
         let committed = match mounted {
-            Ok(Mounted::At(_)) => self
-                .insert_layer(target, parent, labels, digest)
-                .map(|()| true),
+            Ok(Mounted::At(_)) => {
+                let inserted = self.insert_layer(target, parent, labels, digest);
+                inserted.map(|()| true)
+            }
             other => other.map(|_| false),
         };
         if !matches!(committed, Ok(true)) {
@@ -309,10 +310,8 @@ impl Snapshotter {
             let held = self.layers.hold(digest, self.deadline());
             return held.map_or(Ok(()), |held| held.release_if_unused());
         }
-        let removed = self.remove_files(record.id);
-        removed.map_err(Failure::at(format!(
-            "cannot remove files of snapshot {key}"
-        )))
+        let failed = format!("cannot remove files of snapshot {key}");
+        self.remove_files(record.id).map_err(Failure::at(failed))
     }
 
     fn remove_files(&self, id: u64) -> io::Result<()> {

@@ -24,13 +24,13 @@ pub struct Store(Database);
 impl Store {
     /// Opens or creates the database. Only one process at a time can have it open.
     pub fn open(path: &Path) -> Result<Self> {
-        let failed = || format!("cannot open the database {}", path.display());
+        let shown = path.display();
         let database = Database::create(path).map_err(|error| {
             Failure::Internal(match error {
                 redb::DatabaseError::DatabaseAlreadyOpen => {
-                    format!("{}: in use by another erofast-snapshotter", path.display())
+                    format!("{shown}: in use by another erofast-snapshotter")
                 }
-                error => format!("{}: {error}", failed()),
+                error => format!("cannot open the database {shown}: {error}"),
             })
         })?;
         let store = Self(database);
