@@ -6,7 +6,7 @@ use remote_image::launches::LONGEST;
 use reqwest::header::{AsHeaderName, DATE, HeaderMap, RETRY_AFTER};
 use reqwest::{Response, StatusCode};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, ensure};
 use crate::proxy;
 
 /// Longest wait that Retry-After may request.
@@ -47,9 +47,8 @@ fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
         Err(_) => {
             let date = text(headers, DATE).and_then(|date| parse_date(&date));
             let until = parse_date(&value)?;
-            until
-                .duration_since(date.unwrap_or(now))
-                .unwrap_or_default()
+            let pause = until.duration_since(date.unwrap_or(now));
+            pause.unwrap_or_default()
         }
     };
     Some(pause.min(LONGEST_HOLD))
@@ -64,44 +63,35 @@ pub fn text(headers: &HeaderMap, name: impl AsHeaderName) -> Option<String> {
     Some(headers.get(name)?.to_str().ok()?.to_owned())
 }
 
-/// The body of an answer, which may have at most `most` bytes.
-pub async fn body(mut response: Response, most: usize) -> Result<Vec<u8>, Failure> {
-    let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await? {
-        body.extend_from_slice(&chunk);
-        if body.len() > most {
-            return Err(Failure::lasting(format!(
-                "the response is longer than {most} bytes"
-            )));
-        }
-    }
-    Ok(body)
-}
-
-/// The first bytes of an answer: at least `least` of them, unless the answer is shorter.
-pub async fn begin(mut response: Response, least: usize) -> Result<Vec<u8>, Failure> {
-    let mut begin = Vec::new();
-    while begin.len() < least
+/// Reads an answer, until `is_enough` says that the bytes so far suffice or the answer ends.
+pub async fn read(
+    mut response: Response,
+    is_enough: impl Fn(&[u8]) -> bool,
+) -> Result<Vec<u8>, Failure> {
+    let mut bytes = Vec::new();
+    while !is_enough(&bytes)
         && let Some(chunk) = response.chunk().await?
     {
-        begin.extend_from_slice(&chunk);
+        bytes.extend_from_slice(&chunk);
     }
-    Ok(begin)
+    Ok(bytes)
+}
+
+/// The body of an answer, which may have at most `most` bytes.
+pub async fn body(response: Response, most: usize) -> Result<Vec<u8>, Failure> {
+    let body = read(response, |body| body.len() > most).await?;
+    ensure!(
+        body.len() <= most,
+        "the response is longer than {most} bytes"
+    );
+    Ok(body)
 }
 
 /// The bytes of a launch profile, cut off one byte after the limit if it is too long. Reading stops
 /// early if the answer does not start with `begin`.
-pub async fn few(mut response: Response, begin: Option<&[u8]>) -> Result<Vec<u8>, Failure> {
-    let mut body = Vec::new();
-    while body.len() <= LONGEST
-        && let Some(chunk) = response.chunk().await?
-    {
-        body.extend_from_slice(&chunk);
-        let is_other = |begin: &[u8]| body.len() >= begin.len() && !body.starts_with(begin);
-        if begin.is_some_and(is_other) {
-            break;
-        }
-    }
+pub async fn few(response: Response, begin: &[u8]) -> Result<Vec<u8>, Failure> {
+    let is_other = |body: &[u8]| body.len() >= begin.len() && !body.starts_with(begin);
+    let mut body = read(response, |body| body.len() > LONGEST || is_other(body)).await?;
     body.truncate(LONGEST + 1);
     Ok(body)
 }

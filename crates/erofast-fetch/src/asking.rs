@@ -1,6 +1,5 @@
 //! Finds out from a server's first answers which image it has.
 
-use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use remote_image::Options;
@@ -10,11 +9,12 @@ use remote_image::registry::{Reference, TarLayer};
 use remote_image::store::{BLOCK, Store};
 use reqwest::{Response, StatusCode};
 
-use crate::convert::{Named, convert, find};
-use crate::failure::{Failure, NO_TLS, in_time};
+use crate::answer::read;
+use crate::convert::{convert, find};
+use crate::failure::{Failure, NO_TLS, in_time, other_length};
 use crate::first_blocks::FIRST;
 use crate::http::{Server, identity};
-use crate::layers::{BEGINNING, Layer, is_image};
+use crate::layers::{BEGINNING, Layer, Named, is_image};
 use crate::registry::{self, Attached};
 use crate::wanted::Wanted;
 
@@ -33,28 +33,11 @@ const PAUSES: [Duration; 3] = [
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 const LONGEST_WAIT: Duration = Duration::from_secs(4);
 
+/// Message if a converted layer was removed while it was being opened.
+pub const NOT_CACHED: &str = "the layer is no longer in the cache";
+
 /// What a server has at a URL.
-pub enum Found {
-    /// An image that needs no conversion.
-    Blob(Box<FirstBlock>),
-    /// An image whose top layer was an archive, and has been converted.
-    Converted(Box<Converted>),
-}
-
-/// An image whose top layer is in the cache.
-pub struct Converted {
-    pub answer: Answer,
-    /// A line for the log that names the manifest to which the tag currently leads.
-    pub pinned: Option<String>,
-    /// The converted layers, held so that they stay in the cache.
-    pub kept: Vec<Store>,
-    pub attached: Attached,
-}
-
-/// An image whose first block is arriving.
-pub struct FirstBlock {
-    pub server: Server,
-    pub response: Response,
+pub struct Found {
     pub answer: Answer,
     /// A line for the log that names the manifest to which the tag currently leads.
     pub pinned: Option<String>,
@@ -62,36 +45,35 @@ pub struct FirstBlock {
     pub kept: Vec<Store>,
     /// Where the launch profile may be, if the image is in a registry.
     pub attached: Option<Attached>,
+    /// The image's server, and its answer with the first block. `None` if the top layer was an
+    /// archive: its image is in the cache now.
+    pub first: Option<(Server, Response)>,
 }
 
 /// Asks the server which image it has, and converts archives.
-pub async fn ask(wanted: &Wanted<'_>, patience: Duration) -> Result<Found, Failure> {
-    let (source, server) = (&wanted.source, wanted.server()?);
+pub async fn ask(wanted: &Wanted, patience: Duration) -> Result<Found, Failure> {
+    let server = wanted.server()?;
     let options = &Options {
         timeout: patience,
         ..wanted.options.clone()
     };
-    match source.reference() {
-        Some(reference) => ask_registry(wanted, server, &reference, options).await,
-        None => {
-            let response = first_block(&server, options).await?;
-            let answer = Answer::of(identity(&response)?);
-            Ok(Found::Blob(Box::new(FirstBlock {
-                server,
-                response,
-                answer,
-                pinned: None,
-                kept: Vec::new(),
-                attached: None,
-            })))
-        }
+    if let Some(reference) = wanted.source.reference() {
+        return ask_registry(wanted, server, &reference, options).await;
     }
+    let response = first_block(&server, options).await?;
+    Ok(Found {
+        answer: Answer::of(identity(&response)?),
+        pinned: None,
+        kept: Vec::new(),
+        attached: None,
+        first: Some((server, response)),
+    })
 }
 
 /// Follows the reference, and converts layers that are archives.
 async fn ask_registry(
-    wanted: &Wanted<'_>,
-    mut server: Server,
+    wanted: &Wanted,
+    server: Server,
     reference: &Reference,
     options: &Options,
 ) -> Result<Found, Failure> {
@@ -102,78 +84,64 @@ async fn ask_registry(
         Err(failure) => return Err(with_scheme(&server, options, failure).await),
     };
     let (pinned, mut layers) = (resolved.pinned(), resolved.layers);
-    let attached = resolved.attached;
     if layers.may_be_image && !is_archive(&server, options, &layers.top).await? {
         layers.take_for_image();
     }
-    let archives = layers.archives().map(|(name, layer)| Named {
-        layer: layer.clone(),
-        name,
-    });
-    let archives = archives.collect();
     convert_next(wanted, &server, resolved.next);
-    let kept = convert(source, &wanted.options, wanted.parent, &server, archives).await?;
+    let kept = convert(wanted, &server, layers.archives()).await?;
+    let devices = layers.devices.iter();
     let url = |layer: &Layer| match layer {
         Layer::Image { digest, length } => source.blob(digest, length.unwrap_or(0)),
         Layer::Tar(layer) => source.tar(layer),
     };
-    let answer = Answer {
+    let mut answer = Answer {
         identity: Identity::default(),
-        devices: layers
-            .devices
-            .iter()
+        devices: devices
             .filter_map(|(digest, bytes)| source.blob(digest, *bytes))
             .collect(),
         layers: layers.below.iter().filter_map(url).collect(),
     };
+    let first_blocks = &wanted.shared.first_blocks;
     let others = answer.devices.iter().chain(&answer.layers);
-    wanted.first_blocks.ask(&server, &wanted.options, others);
-    match layers.top {
+    first_blocks.ask(&server, &wanted.options, others);
+    let first = match layers.top {
         Layer::Tar(layer) => {
-            let none = || Failure::lasting("the layer is no longer in the cache");
-            let (identity, _) = find(source, &wanted.options, &layer).ok_or_else(none)?;
-            Ok(Found::Converted(Box::new(Converted {
-                answer: Answer { identity, ..answer },
-                pinned,
-                kept,
-                attached,
-            })))
+            let found = find(source, &wanted.options, &layer);
+            (answer.identity, _) = found.ok_or_else(|| Failure::lasting(NOT_CACHED))?;
+            None
         }
         Layer::Image { digest, length } => {
-            server.choose_blob(&digest)?;
-            let (server, response) = match wanted.first_blocks.take(source, options).await {
+            let server = server.blob(&digest)?;
+            let (server, response) = match first_blocks.take(source, options).await {
                 Some(answered) => answered,
                 None => match first_block_of_blob(&server, options).await {
                     Ok(response) => (server, response),
                     Err(failure) => return Err(with_scheme(&server, options, failure).await),
                 },
             };
-            let identity = identify(&response, digest, length)?;
-            Ok(Found::Blob(Box::new(FirstBlock {
-                server,
-                response,
-                answer: Answer { identity, ..answer },
-                pinned,
-                kept,
-                attached: Some(attached),
-            })))
+            answer.identity = identify(&response, digest, length)?;
+            Some((server, response))
         }
-    }
+    };
+    Ok(Found {
+        answer,
+        pinned,
+        kept,
+        attached: Some(resolved.attached),
+        first,
+    })
 }
 
 /// Starts converting the archives that will be requested next. Nobody waits for the result: whoever
 /// opens such a layer later finds its image, or converts it and reports any failure.
-fn convert_next(wanted: &Wanted<'_>, server: &Server, next: Vec<(String, TarLayer)>) {
-    let Some((_, first)) = next.first() else {
+fn convert_next(wanted: &Wanted, server: &Server, next: Vec<Named>) {
+    let Some(first) = next.first() else {
         return;
     };
-    let (source, options) = (wanted.source.clone(), wanted.options.clone());
-    let (parent, server) = (Rc::clone(wanted.parent), server.blob(&first.digest));
-    let next = next.into_iter().map(|(name, layer)| Named { layer, name });
-    let next: Vec<_> = next.collect();
+    let (wanted, server) = (wanted.clone(), server.blob(&first.layer.digest));
     tokio::task::spawn_local(async move {
         if let Ok(server) = server {
-            let _ = convert(&source, &options, &parent, &server, next).await;
+            let _ = convert(&wanted, &server, next).await;
         }
     });
 }
@@ -186,7 +154,7 @@ async fn is_archive(server: &Server, options: &Options, layer: &Layer) -> Result
     let server = server.blob(digest)?;
     let begin = async || {
         let response = server.get(&(0..BLOCK.min(*bytes)), None).await?;
-        crate::answer::begin(response, BEGINNING).await
+        read(response, |begin| begin.len() >= BEGINNING).await
     };
     let begin = patiently(options, begin).await?;
     Ok(!is_image(&begin))
@@ -209,10 +177,7 @@ async fn with_scheme(server: &Server, options: &Options, failure: Failure) -> Fa
 fn identify(response: &Response, digest: String, length: Option<u64>) -> Result<Identity, Failure> {
     let found = identity(response)?;
     match length {
-        Some(length) if length != found.length => Err(Failure::lasting(format!(
-            "the blob has {} bytes, but the manifest says {length}",
-            found.length
-        ))),
+        Some(length) if length != found.length => Err(other_length(found.length, length)),
         _ => Ok(Identity {
             length: found.length,
             digest: Some(digest),

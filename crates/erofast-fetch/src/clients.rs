@@ -8,10 +8,9 @@ use std::rc::Rc;
 use remote_image::message::{HELLO, Order, PACKET, Question, Reply, receive};
 use tokio::io::Interest;
 use tokio::net::UnixDatagram;
-use tokio::sync::mpsc::{Receiver, channel};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::spawn_local;
 
-use crate::client::Client;
 use crate::fetch::Fetch;
 
 /// A packet socket for tokio.
@@ -27,6 +26,23 @@ pub async fn next(orders: &UnixDatagram) -> Option<(Order, Vec<OwnedFd>)> {
     orders.async_io(Interest::READABLE, receive).await.ok()?
 }
 
+/// A reader's connection, over which it gets its replies.
+#[derive(Debug, Clone)]
+pub struct Client(pub Sender<Reply>);
+
+impl Client {
+    /// Sends a reply. The reply is dropped if the reader is gone or does not read its replies.
+    pub fn reply(&self, reply: Reply) {
+        let _ = self.0.try_send(reply);
+    }
+}
+
+impl PartialEq for Client {
+    fn eq(&self, other: &Client) -> bool {
+        self.0.same_channel(&other.0)
+    }
+}
+
 /// How many question numbers are remembered in order to ignore repetitions: a reader repeats the
 /// questions that it sent before it got HELLO.
 const EARLY: usize = 256;
@@ -38,7 +54,7 @@ const UNREAD: usize = crate::waiting::MOST_OF_A_READER;
 /// Answers the reader's questions until it closes its end of the socket.
 pub fn serve(fetch: &Rc<Fetch>, socket: UnixDatagram) {
     let (replies, outgoing) = channel(UNREAD);
-    let client = Client::new(replies);
+    let client = Client(replies);
     fetch.join(client.clone());
     client.reply(Reply::new(HELLO, 0, String::new()));
     let (socket, fetch) = (Rc::new(socket), Rc::clone(fetch));
@@ -52,7 +68,7 @@ pub fn serve(fetch: &Rc<Fetch>, socket: UnixDatagram) {
                 fetch.ask(&client, &question);
             }
         }
-        fetch.leave(client.number);
+        fetch.leave(&client);
         writer.abort();
     });
 }

@@ -1,6 +1,7 @@
 //! Connections to servers, shared by the images of a process.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -13,9 +14,9 @@ use crate::trust;
 
 /// Clients, keyed by the options that matter for them.
 #[derive(Debug, Default)]
-pub struct Connections(RefCell<Vec<(Kind, Client)>>);
+pub struct Connections(RefCell<HashMap<Kind, Client>>);
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, Hash)]
 struct Kind {
     stalled: Duration,
     ca_file: Option<PathBuf>,
@@ -29,17 +30,17 @@ impl Connections {
             ca_file: options.ca_file.clone(),
         };
         let mut clients = self.0.borrow_mut();
-        if let Some((_, client)) = clients.iter().find(|(known, _)| *known == kind) {
+        if let Some(client) = clients.get(&kind) {
             return Ok(client.clone());
         }
         let client = new_client(&kind)?;
-        clients.push((kind, client.clone()));
+        clients.insert(kind, client.clone());
         Ok(client)
     }
 }
 
-/// Maximum number of open connections to a server that are not in use. Requests made while a slow
-/// handshake is in progress open further ones.
+/// Maximum number of open connections to a server that are not in use. A request that is made while
+/// a slow handshake is in progress opens a further connection.
 const MOST_IDLE: usize = 16;
 
 /// How long a server may be silent in the middle of an answer.

@@ -14,7 +14,7 @@ use reqwest::{Client, Response, Url};
 use tokio::sync::Mutex;
 
 use crate::challenge::{Challenge, secret};
-use crate::failure::{Failure, in_time};
+use crate::failure::{Failure, ensure, in_time};
 use crate::logins::{self, Login};
 use crate::netrc;
 use crate::small_file::read;
@@ -61,14 +61,8 @@ impl Credentials {
     /// Advice for a message: what to do if there are no credentials, or if those from the files are
     /// insufficient.
     pub fn remedy(&self) -> String {
-        let Options {
-            token_file,
-            user_file,
-            header_file,
-            ..
-        } = &self.options;
-        let files = [token_file, user_file, header_file].into_iter().flatten();
-        let files: Vec<_> = files.map(|path| path.display().to_string()).collect();
+        let own = self.options.credential_files();
+        let files: Vec<_> = own.map(|path| path.display().to_string()).collect();
         let host = self.url.authority();
         match self.kept_login() {
             Some(Login::User(_, path)) => {
@@ -111,23 +105,17 @@ impl Credentials {
 
     /// A registry login stored by another program, if the options name no credentials.
     fn kept_login(&self) -> Option<Login> {
-        let Options {
-            token_file,
-            user_file,
-            header_file,
-            netrc_file,
-            ..
-        } = &self.options;
-        let named = [token_file, user_file, header_file, netrc_file];
-        let is_named = named.into_iter().any(Option::is_some);
+        let (files, netrc) = (self.options.credential_files(), &self.options.netrc_file);
+        let is_named = files.chain(netrc).next().is_some();
         logins::find(&self.url).filter(|_| self.registry && !is_named)
     }
 
     fn read_files(&self) -> Result<HeaderMap, Failure> {
-        if self.options.token_file.is_some() && self.options.user_file.is_some() {
-            let line = "http.token_file= and http.user_file= exclude each other";
-            return Err(Failure::lasting(line));
-        }
+        let has_both = self.options.token_file.is_some() && self.options.user_file.is_some();
+        ensure!(
+            !has_both,
+            "http.token_file= and http.user_file= exclude each other"
+        );
         let mut headers = from_files(&self.options)?;
         if !self.registry
             && let Some(user) = user(&self.options, &self.url)?
@@ -167,15 +155,14 @@ fn from_files(options: &Options) -> Result<HeaderMap, Failure> {
     let mut headers = HeaderMap::new();
     if let Some(path) = &options.header_file {
         for (number, line) in (1..).zip(read("header", path)?.lines()) {
-            let header = header(line.trim());
-            let place = || format!("{}:{number}: not a header 'Name: value'", path.display());
-            let (name, value) = match line.trim().is_empty() {
-                true => continue,
-                false => header.ok_or_else(|| Failure::lasting(place()))?,
-            };
+            let wrong = |why| Failure::lasting(format!("{}:{number}: {why}", path.display()));
+            if line.trim().is_empty() {
+                continue;
+            }
+            let none = || wrong("not a header 'Name: value'".into());
+            let (name, value) = header(line).ok_or_else(none)?;
             if OWN.contains(&name) {
-                let line = format!("{}:{number}: {name} is set by erofast", path.display());
-                return Err(Failure::lasting(line));
+                return Err(wrong(format!("{name} is set by erofast")));
             }
             headers.append(name, value);
         }
@@ -195,9 +182,9 @@ fn user(options: &Options, url: &Url) -> Result<Option<HeaderValue>, Failure> {
     let Some(path) = &options.netrc_file else {
         return Ok(None);
     };
-    let about = |line| format!("{}:{line}: not in netrc format", path.display());
-    let user =
-        netrc::user(&read("netrc", path)?, url).map_err(|line| Failure::lasting(about(line)))?;
+    let user = netrc::user(&read("netrc", path)?, url).map_err(|line| {
+        Failure::lasting(format!("{}:{line}: not in netrc format", path.display()))
+    })?;
     Ok(user.and_then(|user| secret(&basic(&user))))
 }
 

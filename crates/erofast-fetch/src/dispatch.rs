@@ -27,12 +27,12 @@ pub async fn run(fetch: &Rc<Fetch>) {
 }
 
 fn dispatch(fetch: &Rc<Fetch>) {
-    let awaited = is_awaited(&fetch.last_read.images());
+    let awaited = is_awaited(&fetch.shared.last_read.images());
     while let Some((run, ahead)) = fetch.next_run(awaited) {
         begin(fetch, run, ahead);
     }
     fill(fetch);
-    if fetch.link.until_idle().is_some() && !fetch.link.fills_later.replace(true) {
+    if fetch.shared.link.until_idle().is_some() && !fetch.shared.link.fills_later.replace(true) {
         let fetch = Rc::clone(fetch);
         tokio::task::spawn_local(fill_later(fetch));
     }
@@ -40,7 +40,7 @@ fn dispatch(fetch: &Rc<Fetch>) {
 
 /// Fills the link when readers that got an answer have had time to ask again.
 async fn fill_later(fetch: Rc<Fetch>) {
-    let link = &fetch.link;
+    let link = &fetch.shared.link;
     while let Some(left) = link.pause().or_else(|| link.until_idle()) {
         tokio::time::sleep(left).await;
         fill(&fetch);
@@ -50,7 +50,7 @@ async fn fill_later(fetch: Rc<Fetch>) {
 
 /// While the link is idle, requests blocks that may be wanted next.
 fn fill(fetch: &Rc<Fetch>) {
-    if fetch.link.pause().is_some() {
+    if fetch.shared.link.pause().is_some() {
         return;
     }
     while let Some((image, run)) = next_idle(fetch) {
@@ -65,8 +65,8 @@ fn is_awaited(images: &[Rc<Fetch>]) -> bool {
 
 /// The next range to fetch in idle time, and its image. The range counts as in flight from now on.
 fn next_idle(fetch: &Fetch) -> Option<(Rc<Fetch>, Range<u64>)> {
-    let images = fetch.last_read.images();
-    let blocks = fetch.link.idle_blocks(is_awaited(&images))?;
+    let images = fetch.shared.last_read.images();
+    let blocks = fetch.shared.link.idle_blocks(is_awaited(&images))?;
     // A launch profile says what is read next, and nothing may compete with it.
     if images.iter().any(|image| image.has(Class::Profile)) {
         return None;
@@ -81,7 +81,7 @@ fn next_idle(fetch: &Fetch) -> Option<(Rc<Fetch>, Range<u64>)> {
 /// Fetches a range; `ahead` if no reader waits for it.
 fn begin(fetch: &Rc<Fetch>, run: Range<u64>, ahead: bool) {
     let bytes = fetch.bytes(&run);
-    let flight = fetch.link.send(&bytes, ahead);
+    let flight = fetch.shared.link.send(&bytes, ahead);
     let fetch = Rc::clone(fetch);
     tokio::task::spawn_local(async move {
         let outcome = range::transfer(&fetch, &run, flight).await;

@@ -4,21 +4,14 @@ use remote_image::Options;
 use remote_image::registry::Reference;
 use reqwest::Url;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, ensure};
 
 /// The URL of the reference's manifest, even if its digest is that of a blob: [`blob`] derives the
 /// URL of the blob from this one.
 pub fn manifest(reference: &Reference, options: &Options) -> Result<Url, Failure> {
-    let Reference {
-        registry,
-        name,
-        version,
-    } = reference;
-    let url = |scheme| {
-        Url::parse(&format!(
-            "{scheme}://{registry}/v2/{name}/manifests/{version}"
-        ))
-    };
+    let (registry, name) = (&reference.registry, &reference.name);
+    let address = format!("{registry}/v2/{name}/manifests/{}", reference.version);
+    let url = |scheme| Url::parse(&format!("{scheme}://{address}"));
     let url = url("http").and_then(|plain| match is_plain(&plain, options) {
         true => Ok(plain),
         false => url("https"),
@@ -44,14 +37,14 @@ fn is_plain(url: &Url, options: &Options) -> bool {
 /// Checks that passwords and tokens are sent only over TLS, except to a registry that may be
 /// contacted without it.
 pub fn check_scheme(url: &Url, options: &Options) -> Result<(), Failure> {
-    match url.scheme() {
-        "https" => Ok(()),
-        "http" if is_plain(url, options) => Ok(()),
-        "http" => Err(Failure::lasting(
-            "no token is requested over http:// without oci.plain_http=on",
-        )),
-        scheme => Err(Failure::lasting(format!(
-            "no token is requested over {scheme}://"
-        ))),
-    }
+    let scheme = url.scheme();
+    ensure!(
+        ["http", "https"].contains(&scheme),
+        "no token is requested over {scheme}://"
+    );
+    ensure!(
+        scheme == "https" || is_plain(url, options),
+        "no token is requested over http:// without oci.plain_http=on"
+    );
+    Ok(())
 }

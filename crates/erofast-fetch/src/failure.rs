@@ -1,6 +1,7 @@
 //! Why a request to the server failed.
 
 use std::error::Error;
+use std::io;
 use std::time::Duration;
 
 use remote_image::Options;
@@ -21,7 +22,7 @@ const LONGEST: usize = 1000;
 const UNKNOWN: &str = " (http.ca_file= names certificates to trust)";
 
 /// One line without secrets, and how to treat the failure.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Failure {
     /// The line without the URL, which the caller puts in front of it.
     pub text: String,
@@ -38,6 +39,16 @@ pub struct Failure {
     /// How long the server asks to wait.
     pub retry_after: Option<Duration>,
 }
+
+/// Returns a permanent failure with this text, unless the condition holds.
+macro_rules! ensure {
+    ($condition:expr, $($text:tt)*) => {
+        if !$condition {
+            return Err($crate::failure::Failure::lasting(format!($($text)*)));
+        }
+    };
+}
+pub(crate) use ensure;
 
 /// The result of a query whose answer must be complete within the time limit.
 pub async fn in_time<T>(
@@ -56,12 +67,7 @@ impl Failure {
     pub fn new(text: impl AsRef<str>) -> Failure {
         Failure {
             text: one_line(text.as_ref()),
-            changed: false,
-            lasting: false,
-            missing: false,
-            garbled: false,
-            late: false,
-            retry_after: None,
+            ..Failure::default()
         }
     }
 
@@ -99,6 +105,13 @@ impl Failure {
             ..self
         }
     }
+}
+
+/// The failure if a blob does not have the length that the manifest states.
+pub fn other_length(found: u64, stated: u64) -> Failure {
+    Failure::lasting(format!(
+        "the blob has {found} bytes, but the manifest says {stated}"
+    ))
 }
 
 impl From<reqwest::Error> for Failure {
@@ -140,18 +153,19 @@ impl From<reqwest::Error> for Failure {
     }
 }
 
-/// Whether a server ended a connection that it had accepted. Connection errors may be nested inside
-/// others.
-fn broke_off<'e>(mut error: &'e (dyn Error + 'static)) -> bool {
-    use std::io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
-    while let Some(io) = error.downcast_ref::<std::io::Error>() {
-        if [BrokenPipe, ConnectionReset, UnexpectedEof].contains(&io.kind()) {
-            return true;
-        }
-        let Some(inside) = io.get_ref() else { break };
-        error = inside as &'e (dyn Error + 'static);
-    }
-    false
+/// A connection error, and the errors nested inside it.
+fn nested<'e>(error: &'e (dyn Error + 'static)) -> impl Iterator<Item = &'e (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |&error| {
+        let inside = error.downcast_ref::<io::Error>()?.get_ref()?;
+        Some(inside as &(dyn Error + 'static))
+    })
+}
+
+/// Whether a server ended a connection that it had accepted.
+fn broke_off(error: &(dyn Error + 'static)) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    let mut errors = nested(error).filter_map(|error| error.downcast_ref::<io::Error>());
+    errors.any(|error| [BrokenPipe, ConnectionReset, UnexpectedEof].contains(&error.kind()))
 }
 
 /// Whether the server that caused an error speaks TLS.
@@ -177,9 +191,6 @@ fn one_line(text: &str) -> String {
 }
 
 /// A TLS error, which may be nested inside other connection errors.
-fn tls<'e>(mut error: &'e (dyn Error + 'static)) -> Option<&'e rustls::Error> {
-    while let Some(inside) = error.downcast_ref().and_then(std::io::Error::get_ref) {
-        error = inside;
-    }
-    error.downcast_ref()
+fn tls<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e rustls::Error> {
+    nested(error).last()?.downcast_ref()
 }

@@ -6,7 +6,6 @@ mod window;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ops::Range;
-use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -17,18 +16,17 @@ use rustix::io::Errno;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use crate::ahead::{LastRead, Spots};
-use crate::client::Client;
+use crate::ahead::Spots;
+use crate::clients::Client;
 use crate::connections::stalled;
 use crate::failure::Failure;
 use crate::given_up::GivenUp;
 use crate::http::Server;
-use crate::link::Link;
-use crate::readers::Readers;
 use crate::room::{NOT_KEPT, Room};
 use crate::streams::Streams;
 use crate::verification::Verification;
 use crate::waiting::{Asked, Limits, Waiting, in_words};
+use crate::wanted::{Shared, Wanted};
 
 /// Precision of pauses and time limits.
 const TICK: Duration = Duration::from_millis(100);
@@ -36,7 +34,7 @@ const TICK: Duration = Duration::from_millis(100);
 /// One image at one URL.
 #[derive(Debug)]
 pub struct Fetch {
-    /// The URL, in displayable form.
+    /// The URL.
     pub source: ImageUrl,
     pub options: Options,
     /// The image to which the bytes belong.
@@ -44,17 +42,13 @@ pub struct Fetch {
     pub server: Server,
     /// Where blocks are stored.
     pub room: Room,
-    parent: Rc<OwnedFd>,
-    readers: Rc<Readers>,
+    pub shared: Rc<Shared>,
     /// Lines kept until the parent knows the image; `None` from then on.
     early: RefCell<Option<Vec<String>>>,
     clients: RefCell<Vec<Client>>,
     verification: Verification,
     waiting: RefCell<Waiting>,
     streams: RefCell<Streams>,
-    /// The measurements of the link, and the images that share it.
-    pub link: Rc<Link>,
-    pub last_read: Rc<LastRead<Fetch>>,
     spots: RefCell<Spots>,
     asked: Notify,
     counters: RefCell<Counters>,
@@ -65,28 +59,19 @@ pub struct Fetch {
 
 impl Fetch {
     /// Creates the image without contacting the server.
-    pub fn new(
-        (source, options): (ImageUrl, Options),
-        identity: Identity,
-        (server, room): (Server, Room),
-        (parent, readers): (Rc<OwnedFd>, Rc<Readers>),
-        (link, last_read): (Rc<Link>, Rc<LastRead<Fetch>>),
-    ) -> Rc<Fetch> {
+    pub fn new(wanted: Wanted, identity: Identity, server: Server, room: Room) -> Rc<Fetch> {
         let fetch = Rc::new(Fetch {
             verification: Verification::new(&identity, &room),
-            source,
-            options,
+            source: wanted.source,
+            options: wanted.options,
             identity,
             server,
             room,
-            parent,
-            readers,
+            shared: wanted.shared,
             early: RefCell::default(),
             clients: RefCell::default(),
             waiting: RefCell::new(Waiting::new()),
             streams: RefCell::default(),
-            link,
-            last_read,
             spots: RefCell::default(),
             asked: Notify::new(),
             counters: RefCell::default(),
@@ -108,14 +93,18 @@ impl Fetch {
         self.kept.replace(layers);
     }
 
-    /// Reports the image's identity to the parent, then the lines that were kept. `offline` says
-    /// why the server did not identify the image, if it did not.
-    pub fn report(
+    /// Reports the image's identity to the parent, then the lines that were kept. Fails if the
+    /// bytes do not match the digest. `offline` says why the server did not identify the image, if
+    /// it did not.
+    pub async fn report(
         &self,
         devices: Vec<ImageUrl>,
         layers: Vec<ImageUrl>,
         offline: Option<String>,
-    ) -> std::io::Result<()> {
+    ) -> Result<(), Failure> {
+        if let Some(line) = self.compared_refusal().await {
+            return Err(Failure::lasting(line));
+        }
         let opened = News::Opened {
             identity: self.identity.clone(),
             devices,
@@ -123,16 +112,10 @@ impl Fetch {
             not_kept: self.room.not_kept(),
             offline,
         };
-        send(&self.parent, &opened, &self.room.files())?;
+        send(&self.shared.parent, &opened, &self.room.files()).map_err(Failure::lasting)?;
         let lines = self.early.take().into_iter().flatten();
         lines.for_each(|line| self.note(&line));
         Ok(())
-    }
-
-    /// Passes the parent the launch profile that travels with the image.
-    pub fn report_launches(&self, file: &std::fs::File) {
-        // A failure is ignored: it means that the parent is gone.
-        let _ = send(&self.parent, &News::Launches, &[file.as_fd()]);
     }
 
     /// Sends one line for the log.
@@ -140,9 +123,7 @@ impl Fetch {
         if let Some(early) = self.early.borrow_mut().as_mut() {
             return early.push(line.to_owned());
         }
-        // A failure is ignored: it means that the parent is gone.
-        let line = format!("{}: {line}", self.source);
-        let _ = send(&self.parent, &News::Note(line), &[]);
+        self.shared.note(&self.source, line);
     }
 
     /// Changes the counters.
@@ -187,19 +168,16 @@ impl Fetch {
         if let Some(text) = self.was_given_up(&asked) {
             return self.answer(asked, Errno::TIMEDOUT.raw_os_error(), text);
         }
-        if self.waiting.borrow().is_too_much(client.number, &asked) {
-            return self.answer(
-                asked,
-                Errno::AGAIN.raw_os_error(),
-                "too many requests are waiting".into(),
-            );
+        if self.waiting.borrow().is_too_much(client, &asked) {
+            let text = "too many requests are waiting".to_owned();
+            return self.answer(asked, Errno::AGAIN.raw_os_error(), text);
         }
         let mut ahead = 0..0;
         if asked.class == Class::Profile {
-            self.link.note_profile();
+            self.shared.link.note_profile();
         }
         if asked.class == Class::Demand {
-            self.link.serves(false);
+            self.shared.link.serves(false);
             self.look_around(&asked.missing);
             if !self.has(Class::Profile) {
                 (ahead, asked.mark) = self.ahead(&asked.missing);
@@ -213,17 +191,15 @@ impl Fetch {
     /// Refuses a question for missing blocks of an image made from an archive, which cannot be
     /// fetched block by block.
     fn refuse_damaged(&self, asked: Asked) {
-        asked
-            .missing
-            .iter()
-            .for_each(|&block| self.room.forget(block));
+        asked.missing.iter().for_each(|&it| self.room.forget(it));
         let why =
             "damaged in the cache; the layer is converted again when the image is next opened";
         let text = self.about(&asked, why);
         self.answer(asked, Errno::IO.raw_os_error(), text);
     }
 
-    /// On a full disk, what nobody reads would only displace the few blocks that are kept.
+    /// Refuses a question for blocks that nobody reads: on a full disk, they would only displace the
+    /// few blocks that are kept.
     fn refuse_to_fill(&self, asked: Asked) {
         let why = self.room.not_kept().unwrap_or_default();
         let text = format!("{}: {NOT_KEPT}: {why}", self.source);
@@ -247,9 +223,9 @@ impl Fetch {
 
     fn missing(&self, question: &Question) -> BTreeSet<u64> {
         let waiting = self.waiting.borrow();
-        // Check the blocks that a waiting reader wants, since it may have found that one does not
-        // match its checksum. Other questions, which cover many blocks, are answered from the map
-        // alone.
+        // Compare the blocks that a waiting reader wants with their checksums, since the reader may
+        // have found a mismatch. Other questions, which cover many blocks, are answered from the
+        // map alone.
         let there = |block| match question.class {
             Class::Demand => self.room.has(block),
             _ => self.room.lists(block),
@@ -277,21 +253,20 @@ impl Fetch {
     /// Adds a client.
     pub fn join(&self, client: Client) {
         self.clients.borrow_mut().push(client);
-        self.readers.join();
+        self.shared.readers.join();
     }
 
     /// Removes a client.
-    pub fn leave(&self, client: u64) {
+    pub fn leave(&self, client: &Client) {
         self.waiting.borrow_mut().leave(client);
-        let mut clients = self.clients.borrow_mut();
-        clients.retain(|other| other.number != client);
-        self.readers.leave();
+        self.clients.borrow_mut().retain(|other| other != client);
+        self.shared.readers.leave();
     }
 
     /// Notes that bytes arrived.
     pub fn heard(&self, bytes: u64) {
         self.waiting.borrow_mut().heard(bytes);
-        self.link.heard(bytes);
+        self.shared.link.heard(bytes);
     }
 
     /// The deadline for a range's next block, which allows for other ranges that share the link.
@@ -309,21 +284,22 @@ impl Fetch {
         self.look_for_end(bytes.len() as u64);
         if self.room.is_full() {
             let filling = self.waiting.borrow_mut().take_class(Class::Fill);
-            filling
-                .into_iter()
-                .for_each(|asked| self.refuse_to_fill(asked));
+            for asked in filling {
+                self.refuse_to_fill(asked);
+            }
         }
         let complete = self.waiting.borrow_mut().arrived(block);
-        complete
-            .into_iter()
-            .for_each(|asked| self.answer_complete(asked));
+        for asked in complete {
+            self.answer_complete(asked);
+        }
         Ok(())
     }
 
     /// The blocks of the next range that was asked for, which is in flight from now on, and whether
-    /// no reader waits for it. `awaited` says whether one waits for any range.
+    /// no reader waits for it. `awaited` says whether a reader waits for any
+    /// range.
     pub fn next_run(&self, awaited: bool) -> Option<(Range<u64>, bool)> {
-        let link = &self.link;
+        let link = &self.shared.link;
         let limits = Limits {
             ranges: link.ranges(),
             together: link.together(),
@@ -341,7 +317,7 @@ impl Fetch {
 
     /// The range of bytes that these blocks cover.
     pub fn bytes(&self, run: &Range<u64>) -> Range<u64> {
-        self.room.range(run.start).start..self.room.range(run.end - 1).end
+        self.room.store.range(run.start).start..self.room.store.range(run.end - 1).end
     }
 
     /// Notes that a range has ended, and why if it failed.
@@ -367,11 +343,14 @@ impl Fetch {
         self.answer(asked, errno.raw_os_error(), text);
     }
 
-    /// A line that names the first missing bytes, and says why they are missing.
+    /// A line that names the range of the missing bytes, and says why they are missing.
     fn about(&self, asked: &Asked, why: &str) -> String {
         let first = asked.missing.first().copied().unwrap_or(0);
         let last = asked.missing.last().copied().unwrap_or(0);
-        let (first, end) = (self.room.range(first).start, self.room.range(last).end);
+        let (first, end) = (
+            self.room.store.range(first).start,
+            self.room.store.range(last).end,
+        );
         format!("{}: bytes {first}-{}: {why}", self.source, end - 1)
     }
 
@@ -402,7 +381,7 @@ impl Fetch {
     fn answer_complete(&self, asked: Asked) {
         if let Some(asked) = self.verification.hold(asked) {
             if asked.class == Class::Demand {
-                self.link.serves(true);
+                self.shared.link.serves(true);
             }
             self.answer_well(asked);
         }
@@ -427,9 +406,9 @@ impl Fetch {
     /// Gives up questions that have waited too long.
     pub fn expire(&self) {
         let expired = self.waiting.borrow_mut().expired(self.options.timeout);
-        expired
-            .into_iter()
-            .for_each(|asked| self.give_up(asked, Errno::TIMEDOUT));
+        for asked in expired {
+            self.give_up(asked, Errno::TIMEDOUT);
+        }
     }
 
     /// Tells all clients that the fetcher is alive.

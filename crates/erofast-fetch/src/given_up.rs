@@ -28,22 +28,16 @@ impl GivenUp {
 
     /// Why readers need not wait for these blocks; `None` unless all of them were given up.
     pub fn why(&self, blocks: &BTreeSet<u64>) -> Option<&str> {
-        let given_up = |block| {
-            self.blocks
-                .get(block)
-                .filter(|(when, _)| is_same_read(*when))
-        };
+        let is_recent = |(when, _): &&(Instant, String)| is_same_read(*when);
+        let given_up = |block| self.blocks.get(block).filter(is_recent);
         let all: Option<Vec<_>> = blocks.iter().map(given_up).collect();
         Some(all?.first()?.1.as_str())
     }
 
     /// Why the last block was given up, if that happened within this time.
     pub fn last_within(&self, limit: Duration) -> Option<&str> {
-        let last = self
-            .last
-            .as_ref()
-            .filter(|(when, _)| when.elapsed() < limit);
-        last.map(|(_, why)| why.as_str())
+        let (when, why) = self.last.as_ref()?;
+        (when.elapsed() < limit).then_some(why)
     }
 }
 

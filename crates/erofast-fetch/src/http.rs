@@ -17,7 +17,7 @@ use crate::answer::{refused, text};
 use crate::connections::Connections;
 use crate::credentials::Credentials;
 use crate::endpoint;
-use crate::failure::{Failure, is_of_tls};
+use crate::failure::{Failure, ensure, is_of_tls};
 
 const REDIRECTS: usize = 10;
 /// Maximum size of an image. Readers keep a bit for each block, so the size that a server announces
@@ -57,12 +57,6 @@ impl Server {
         })
     }
 
-    /// Makes this blob of the registry the image to fetch from now on.
-    pub fn choose_blob(&mut self, digest: &str) -> Result<(), Failure> {
-        self.url = endpoint::blob(&self.url, digest)?;
-        Ok(())
-    }
-
     /// The same registry, for fetching another blob.
     pub fn blob(&self, digest: &str) -> Result<Server, Failure> {
         Ok(Server {
@@ -76,15 +70,9 @@ impl Server {
     /// Whether a registry that was contacted without TLS answers with it, or the other way round.
     /// No credentials are sent.
     pub async fn answers_otherwise(&self) -> Result<bool, Failure> {
-        let (mut url, scheme) = (
-            self.url.clone(),
-            if self.is_plain() { "https" } else { "http" },
-        );
-        let joined = url
-            .set_scheme(scheme)
-            .ok()
-            .and_then(|()| url.join("/v2/").ok());
-        let url = joined.ok_or_else(|| Failure::lasting("no URL"))?;
+        let scheme = if self.is_plain() { "https" } else { "http" };
+        let url = format!("{scheme}://{}/v2/", self.url.authority());
+        let url = Url::parse(&url).map_err(Failure::lasting)?;
         Ok(match self.client.get(url).send().await {
             Ok(_) => true,
             Err(error) => self.is_plain() && is_of_tls(&error),
@@ -137,7 +125,7 @@ impl Server {
         Err(Failure::lasting(line))
     }
 
-    /// Sends a request, and repeats it if the server refuses the credentials and others are
+    /// Sends a request, and repeats it if the server refuses the credentials and different ones are
     /// available.
     async fn send(&self, url: &Url, headers: &HeaderMap) -> Result<Response, Failure> {
         let get = || self.client.get(url.clone()).headers(headers.clone());
@@ -163,15 +151,15 @@ impl Server {
         let answered = [StatusCode::OK, StatusCode::PARTIAL_CONTENT].contains(&status);
         let moved = url != self.url && answered;
         *self.location.borrow_mut() = moved.then_some(url);
-        if answered {
-            return match response.headers().get(CONTENT_ENCODING) {
-                Some(encoding) if encoding != "identity" => {
-                    Err(Failure::new("the server sent compressed data"))
-                }
-                _ => Ok(response),
-            };
+        if !answered {
+            return Err(self.refused(&response));
         }
-        Err(self.refused(&response))
+        match response.headers().get(CONTENT_ENCODING) {
+            Some(encoding) if encoding != "identity" => {
+                Err(Failure::new("the server sent compressed data"))
+            }
+            _ => Ok(response),
+        }
     }
 
     /// The failure for an unexpected answer.
@@ -218,23 +206,18 @@ fn is_redirect(status: StatusCode) -> bool {
 fn next(url: &Url, headers: &HeaderMap) -> Result<Url, Failure> {
     let location = text(headers, LOCATION)
         .ok_or_else(|| Failure::lasting("a redirect without a Location header"))?;
-    let next = url
-        .join(&location)
-        .map_err(|error| Failure::lasting(format!("a redirect: {error}")))?;
-    match (url.scheme(), next.scheme()) {
-        ("https", "https") | ("http", "http" | "https") => Ok(next),
-        (_, scheme) => Err(Failure::lasting(format!(
-            "a redirect to {scheme}:// is not followed"
-        ))),
-    }
+    let wrong = |error| Failure::lasting(format!("a redirect: {error}"));
+    let next = url.join(&location).map_err(wrong)?;
+    let (from, to) = (url.scheme(), next.scheme());
+    let is_safe = to == "https" || (from, to) == ("http", "http");
+    ensure!(is_safe, "a redirect to {to}:// is not followed");
+    Ok(next)
 }
 
 /// The value for If-Range: a strong tag, or the date.
 fn validator(identity: &Identity) -> Option<&str> {
-    let strong = identity
-        .etag
-        .as_deref()
-        .filter(|etag| !etag.starts_with("W/"));
+    let etag = identity.etag.as_deref();
+    let strong = etag.filter(|etag| !etag.starts_with("W/"));
     strong.or(identity.modified.as_deref())
 }
 
@@ -245,16 +228,12 @@ pub fn identity(response: &Response) -> Result<Identity, Failure> {
         true => content_range(headers).map(|(_, length)| length),
         false => text(headers, CONTENT_LENGTH).and_then(|value| value.parse().ok()),
     };
-    let length = length.ok_or_else(|| {
-        Failure::new(
-            "the server did not send the length of the \
-                                                    image",
-        )
-    })?;
-    if length > LONGEST {
-        let line = format!("the server announced {length} bytes; the limit is 16 TiB");
-        return Err(Failure::lasting(line));
-    }
+    let none = || Failure::new("the server did not send the length of the image");
+    let length = length.ok_or_else(none)?;
+    ensure!(
+        length <= LONGEST,
+        "the server announced {length} bytes; the limit is 16 TiB"
+    );
     Ok(Identity {
         length,
         etag: validator_of(headers, ETAG, "an ETag")?,
@@ -270,12 +249,12 @@ fn validator_of(
     what: &str,
 ) -> Result<Option<String>, Failure> {
     let value = text(headers, name);
-    match value.as_ref().map_or(0, String::len) {
-        bytes if bytes > LONGEST_TAG => Err(Failure::lasting(format!(
-            "the server sent {what} of {bytes} bytes; the limit is {LONGEST_TAG}"
-        ))),
-        _ => Ok(value),
-    }
+    let bytes = value.as_ref().map_or(0, String::len);
+    ensure!(
+        bytes <= LONGEST_TAG,
+        "the server sent {what} of {bytes} bytes; the limit is {LONGEST_TAG}"
+    );
+    Ok(value)
 }
 
 /// Checks that an answer is from this image. A partial answer may omit the date, but not the ETag

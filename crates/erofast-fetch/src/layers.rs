@@ -10,10 +10,13 @@ use remote_image::message::LAYERS;
 use remote_image::registry::{Packing, TarLayer, is_digest};
 use serde::Deserialize;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, ensure};
 
 /// Maximum number of devices of an image: their names have to fit in a packet.
 const DEVICES: usize = 50;
+
+/// Message if an image has no layers.
+const NO_LAYERS: &str = "the manifest lists no layers";
 
 /// The magic of tar archives, and its offset (POSIX, ustar).
 const TAR_MAGIC: (&[u8], usize) = (b"ustar", 257);
@@ -36,7 +39,8 @@ pub fn is_image(begin: &[u8]) -> bool {
 pub struct Descriptor {
     media_type: String,
     digest: String,
-    size: u64,
+    /// The size of the blob in bytes.
+    pub size: u64,
     #[serde(default)]
     pub artifact_type: String,
     #[serde(default)]
@@ -68,6 +72,14 @@ pub enum Layer {
     Tar(TarLayer),
 }
 
+/// An archive, and its name in messages.
+#[derive(Debug, Clone)]
+pub struct Named {
+    pub layer: TarLayer,
+    /// The name, which says which layer this is if the image has several.
+    pub name: String,
+}
+
 /// All layers of an image.
 #[derive(Debug)]
 pub struct Layers {
@@ -95,14 +107,12 @@ enum Kind {
 impl Descriptor {
     /// The digest that the blob must have.
     pub fn digest(&self) -> Result<String, Failure> {
-        let digest = self.digest.clone();
-        let other = || Failure::lasting(format!("the manifest: not a sha256 digest: {digest}"));
-        is_digest(&digest).then(|| digest.clone()).ok_or_else(other)
-    }
-
-    /// The size of the blob in bytes.
-    pub fn size(&self) -> u64 {
-        self.size
+        let digest = &self.digest;
+        ensure!(
+            is_digest(digest),
+            "the manifest: not a sha256 digest: {digest}"
+        );
+        Ok(digest.clone())
     }
 
     /// Whether this is the launch profile of the image rather than a layer.
@@ -113,10 +123,8 @@ impl Descriptor {
     fn kind(&self) -> Kind {
         let media = self.media_type.as_str();
         let vendor = media.strip_prefix("application/vnd.erofs");
-        let is_device = self
-            .annotations
-            .get("org.erofs.role")
-            .is_some_and(|role| role == "device");
+        let role = self.annotations.get("org.erofs.role");
+        let is_device = role.is_some_and(|role| role == "device");
         if let Some(packing) = packing(media).filter(|_| !is_device) {
             return Kind::Tar(packing);
         }
@@ -148,19 +156,17 @@ impl Descriptor {
 
     fn tar(&self, packing: Packing, diff_id: &str) -> Result<TarLayer, Failure> {
         let digest = self.digest()?;
-        if !is_digest(diff_id) {
-            let line = format!("the config: not a sha256 diff ID: {diff_id}");
-            return Err(Failure::lasting(line));
-        }
-        match self.size {
-            0 => Err(Failure::lasting(format!("the layer {digest} is empty"))),
-            bytes => Ok(TarLayer {
-                digest,
-                bytes,
-                packing,
-                diff_id: diff_id.to_owned(),
-            }),
-        }
+        ensure!(
+            is_digest(diff_id),
+            "the config: not a sha256 diff ID: {diff_id}"
+        );
+        ensure!(self.size > 0, "the layer {digest} is empty");
+        Ok(TarLayer {
+            digest,
+            bytes: self.size,
+            packing,
+            diff_id: diff_id.to_owned(),
+        })
     }
 }
 
@@ -197,12 +203,13 @@ impl Layers {
         listed: &[Descriptor],
         diff_ids: impl AsyncFnOnce() -> Result<Vec<String>, Failure>,
     ) -> Result<Layers, Failure> {
-        if listed.len() > LAYERS.max(DEVICES + 2) {
-            let line = format!("has {} layers; the limit is {LAYERS}", listed.len());
-            return Err(Failure::lasting(line));
-        }
+        let count = listed.len();
+        ensure!(
+            count <= LAYERS.max(DEVICES + 2),
+            "has {count} layers; the limit is {LAYERS}"
+        );
         let kinds: Vec<_> = listed.iter().map(|layer| (layer.kind(), layer)).collect();
-        let count = |wanted| kinds.iter().filter(|(kind, _)| *kind == wanted).count();
+        let number = |wanted| kinds.iter().filter(|(kind, _)| *kind == wanted).count();
         let plain = Kind::Tar(Packing::Plain);
         match &kinds[..] {
             [(Kind::Tar(Packing::Plain), layer)] => {
@@ -212,11 +219,9 @@ impl Layers {
                     false => None,
                 };
                 let diff_id = diff_id.as_deref().unwrap_or(&layer.digest);
-                let layer = layer.tar(Packing::Plain, diff_id)?;
-                let layers = Layers::of(Layer::Tar(layer));
                 return Ok(Layers {
                     may_be_image: true,
-                    ..layers
+                    ..Layers::of(Layer::Tar(layer.tar(Packing::Plain, diff_id)?))
                 });
             }
             [(Kind::Image | Kind::Device | Kind::Other | Kind::Skipped, layer)] => {
@@ -224,14 +229,13 @@ impl Layers {
             }
             _ => {}
         }
-        let others = kinds.len() - count(Kind::Image) - count(Kind::Skipped);
-        if count(Kind::Image) == 1 && others == count(Kind::Device) + count(plain) {
+        let others = count - number(Kind::Image) - number(Kind::Skipped);
+        if number(Kind::Image) == 1 && others == number(Kind::Device) + number(plain) {
             return with_devices(&kinds);
         }
         let is_layer = |kind| matches!(kind, Kind::Image | Kind::Skipped | Kind::Tar(_));
-        if kinds.is_empty() || !kinds.iter().all(|(kind, _)| is_layer(*kind)) {
-            return Err(Failure::lasting(unsuitable(listed)));
-        }
+        let are_layers = !kinds.is_empty() && kinds.iter().all(|(kind, _)| is_layer(*kind));
+        ensure!(are_layers, "{}", unsuitable(listed));
         let diff_ids = match listed.iter().any(Descriptor::may_be_packed) {
             true => diff_ids().await?,
             // The diff ID of an uncompressed layer is its digest.
@@ -239,19 +243,17 @@ impl Layers {
         };
         merged(&kinds, &diff_ids)
     }
-}
 
-impl Layers {
     /// An image of only the layer whose blob has this digest, and the compressed archives above
-    /// that layer, the lowest first, each with the name that messages use.
+    /// that layer, the lowest first.
     pub async fn one(
         listed: &[Descriptor],
         digest: &str,
         diff_ids: impl AsyncFnOnce() -> Result<Vec<String>, Failure>,
-    ) -> Result<(Layers, Vec<(String, TarLayer)>), Failure> {
+    ) -> Result<(Layers, Vec<Named>), Failure> {
+        let none = || Failure::lasting(format!("the manifest lists no layer {digest}"));
         let at = listed.iter().position(|layer| layer.digest == digest);
-        let at =
-            at.ok_or_else(|| Failure::lasting(format!("the manifest lists no layer {digest}")))?;
+        let at = at.ok_or_else(none)?;
         let diff_ids = match listed[at..].iter().any(Descriptor::may_be_packed) {
             true => diff_ids().await?,
             false => listed.iter().map(|layer| layer.digest.clone()).collect(),
@@ -272,9 +274,34 @@ impl Layers {
         let above = (at + 1..listed.len()).filter(|above| listed[*above].may_be_packed());
         let above = above.filter_map(|above| {
             let name = format!("layer {} of {}", above + 1, listed.len());
-            Some(tar(above)?.map(|layer| (name, layer)))
+            Some(tar(above)?.map(|layer| Named { layer, name }))
         });
         Ok((layers, above.collect::<Result<_, _>>()?))
+    }
+
+    /// The archives among the layers.
+    pub fn archives(&self) -> Vec<Named> {
+        let count = 1 + self.below.len();
+        let all = std::iter::once(&self.top).chain(&self.below);
+        let archives = all.zip((1..=count).rev()).filter_map(|(layer, number)| {
+            let Layer::Tar(layer) = layer.clone() else {
+                return None;
+            };
+            let name = match count {
+                1 => format!("layer {}", layer.digest),
+                _ => format!("layer {number} of {count} ({})", layer.digest),
+            };
+            Some(Named { layer, name })
+        });
+        archives.collect()
+    }
+
+    /// Treats the only layer as an image, whatever its media type says.
+    pub fn take_for_image(&mut self) {
+        if let Layer::Tar(TarLayer { digest, bytes, .. }) = &self.top {
+            let (digest, length) = (digest.clone(), Some(*bytes));
+            self.top = Layer::Image { digest, length };
+        }
     }
 }
 
@@ -290,42 +317,12 @@ fn with_devices(kinds: &[(Kind, &Descriptor)]) -> Result<Layers, Failure> {
     if let Some(Layer::Image { digest, .. }) = &image {
         devices.retain(|(device, _)| device != digest);
     }
-    if devices.len() > DEVICES {
-        return Err(Failure::lasting(format!("more than {DEVICES} devices")));
-    }
+    ensure!(devices.len() <= DEVICES, "more than {DEVICES} devices");
     let image = image.ok_or_else(|| Failure::lasting("none of the layers is an image"))?;
     Ok(Layers {
         devices,
         ..Layers::of(image)
     })
-}
-
-impl Layers {
-    /// The archives among the layers, each with the name that messages use.
-    pub fn archives(&self) -> impl Iterator<Item = (String, &TarLayer)> {
-        let (all, count) = (self.all(), 1 + self.below.len());
-        all.zip((1..=count).rev())
-            .filter_map(move |(layer, number)| match layer {
-                Layer::Image { .. } => None,
-                Layer::Tar(tar) if count == 1 => Some((format!("layer {}", tar.digest), tar)),
-                Layer::Tar(tar) => {
-                    let name = format!("layer {number} of {count} ({})", tar.digest);
-                    Some((name, tar))
-                }
-            })
-    }
-
-    /// Treats the only layer as an image, whatever its media type says.
-    pub fn take_for_image(&mut self) {
-        if let Layer::Tar(TarLayer { digest, bytes, .. }) = &self.top {
-            let (digest, length) = (digest.clone(), Some(*bytes));
-            self.top = Layer::Image { digest, length };
-        }
-    }
-
-    fn all(&self) -> impl Iterator<Item = &Layer> {
-        std::iter::once(&self.top).chain(&self.below)
-    }
 }
 
 /// Layers that are mounted over each other; a manifest lists the lowest first.
@@ -339,14 +336,10 @@ fn merged(kinds: &[(Kind, &Descriptor)], diff_ids: &[String]) -> Result<Layers, 
             _ => {}
         }
     }
-    if layers.len() > LAYERS {
-        let line = format!("has {} layers; the limit is {LAYERS}", layers.len());
-        return Err(Failure::lasting(line));
-    }
+    let count = layers.len();
+    ensure!(count <= LAYERS, "has {count} layers; the limit is {LAYERS}");
     let mut layers = layers.into_iter();
-    let top = layers
-        .next()
-        .ok_or_else(|| Failure::lasting("the manifest lists no layers"))?;
+    let top = layers.next().ok_or_else(|| Failure::lasting(NO_LAYERS))?;
     Ok(Layers {
         below: layers.collect(),
         ..Layers::of(top)
@@ -354,18 +347,17 @@ fn merged(kinds: &[(Kind, &Descriptor)], diff_ids: &[String]) -> Result<Layers, 
 }
 
 fn check_diff_ids(layers: usize, diff_ids: &[String]) -> Result<(), Failure> {
-    match diff_ids.len() == layers {
-        true => Ok(()),
-        false => Err(Failure::lasting(format!(
-            "the config lists {} diff IDs for {layers} layers",
-            diff_ids.len()
-        ))),
-    }
+    let count = diff_ids.len();
+    ensure!(
+        count == layers,
+        "the config lists {count} diff IDs for {layers} layers"
+    );
+    Ok(())
 }
 
 fn unsuitable(listed: &[Descriptor]) -> String {
     if listed.is_empty() {
-        return "the manifest lists no layers".to_owned();
+        return NO_LAYERS.to_owned();
     }
     let types = listed.iter().map(|layer| layer.media_type.as_str());
     let types = types.collect::<Vec<_>>().join(", ");

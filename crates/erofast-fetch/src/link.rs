@@ -1,8 +1,8 @@
-//! Estimates from each answer what the link can carry, for all images of the process.
+//! Estimates from each answer how much the link can carry, for all images of the process.
 //!
-//! Readers that wait for one round trip after another leave a link idle. That time is filled
+//! Readers that wait for one round trip after another leave a link idle. The idle time is filled
 //! (`ahead.rs`) by keeping slightly more bytes in flight than arrive within a round trip. So the
-//! link is never idle, and an answer that a reader waits for is delayed only slightly.
+//! link is always busy, and an answer that a reader waits for is delayed only slightly.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -16,6 +16,8 @@ use crate::waiting::RUN;
 /// Minimum number of ranges in flight: two, so that one is requested while the other arrives.
 const LEAST_RANGES: usize = 2;
 const MOST_RANGES: usize = 16;
+/// Number of ranges in flight before the first answer.
+const FIRST_RANGES: usize = 4;
 
 /// A delay that readers do not notice.
 const QUICK: Duration = Duration::from_millis(20);
@@ -33,10 +35,10 @@ const NEAR: Duration = Duration::from_millis(100);
 const SOON: Duration = Duration::from_secs(2);
 /// The rest of an image is fetched only if it has at most this many bytes.
 const MOST: u64 = 256 << 20;
-/// Maximum number of bytes in flight for nobody who waits.
+/// Maximum number of bytes in flight that no reader waits for.
 const MOST_AHEAD: u64 = 16 << 20;
-/// Number of bytes in flight for nobody who waits until it is known what the link can carry, at
-/// least.
+/// Until the rate of the link is known, at least this many bytes may be in flight that no reader
+/// waits for.
 const LEAST_AHEAD: u64 = 4 * BLOCK;
 /// While readers wait for one answer after another, the bytes that none of them waits for may take
 /// this fraction of the link.
@@ -44,27 +46,28 @@ const SHARE: u64 = 4;
 /// Bytes in flight that nobody waits for are divided into this many ranges, so that the link has
 /// something to carry while one of them is requested.
 const PARTS: u64 = 6;
-/// The rate of the link is known once three times as many bytes in flight as it carried in a round
-/// trip have not raised it by a quarter while this many ranges arrived.
+/// The rate of the link counts as known once this many ranges have arrived without raising it by a
+/// quarter, although three times as many bytes were in flight as the link had carried in a round
+/// trip.
 const PROBES: usize = 10;
-/// The number of blocks in a range that nobody waits for where round trips say nothing about the
+/// The number of blocks in a range that nobody waits for, if round trips say nothing about the
 /// link.
 const SMALL: u64 = 4;
-/// For this long the shortest wait of a server counts.
+/// At the end of each period of this length, the shortest wait in it replaces any older one.
 const LATELY: Duration = Duration::from_secs(10);
 /// If the link is not full, at least one of this many consecutive answers is on time; answers over
 /// new connections are late in any case.
 const RECENT: usize = 4;
 
 /// What was learned about the link from the answers.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Link {
-    ranges: Cell<usize>,
+    ranges: Cell<Option<usize>>,
     /// Transfer time of a block in the last answer.
-    transfer: Cell<Duration>,
-    /// The shortest time to the first byte of an answer, of late.
-    wait: Cell<Duration>,
-    /// The shortest such time since this moment.
+    transfer: Cell<Option<Duration>>,
+    /// The shortest recent time from a request to the first byte of its answer.
+    wait: Cell<Option<Duration>>,
+    /// When the current period of [`LATELY`] began, and the shortest such time in it.
     lately: Cell<Option<(Instant, Duration)>>,
     /// Bytes that have arrived.
     arrived: Cell<u64>,
@@ -78,7 +81,7 @@ pub struct Link {
     grown_rate: Cell<f64>,
     grown: Cell<Option<Instant>>,
     probes: Cell<usize>,
-    /// When a reader got an answer, if none has asked since.
+    /// When a reader got an answer, if no reader has asked since.
     answered: Cell<Option<Instant>>,
     /// The number of searches for a profile that are in progress, and when a profile was last known
     /// or requested.
@@ -101,48 +104,28 @@ pub struct Flight {
     arrived: u64,
 }
 
-impl Default for Link {
-    fn default() -> Link {
-        Link {
-            ranges: Cell::new(4),
-            transfer: Cell::new(QUICK),
-            wait: Cell::new(Duration::MAX),
-            lately: Cell::new(None),
-            arrived: Cell::new(0),
-            flying: Cell::new(0),
-            flying_ahead: Cell::new(0),
-            rate: Cell::new(0.0),
-            grown_rate: Cell::new(0.0),
-            grown: Cell::new(None),
-            probes: Cell::new(0),
-            answered: Cell::new(None),
-            searches: Cell::new(0),
-            profile: Cell::new(None),
-            fills_later: Cell::new(false),
-            recent: Cell::new([Duration::ZERO; RECENT]),
-        }
-    }
-}
-
 impl Link {
     /// The number of ranges that may be in flight without a reader waiting for them.
     pub fn ranges(&self) -> usize {
-        self.ranges.get()
+        self.ranges.get().unwrap_or(FIRST_RANGES)
+    }
+
+    /// Transfer time of a block. Before the first answer, the link does not count as quick.
+    fn transfer(&self) -> Duration {
+        self.transfer.get().unwrap_or(QUICK)
     }
 
     /// Whether an idle link delivers a whole range within `QUICK`.
     pub fn is_quick(&self) -> bool {
-        self.transfer.get() * RUN as u32 <= QUICK
+        self.transfer() * RUN as u32 <= QUICK
     }
 
     /// The number of blocks that arrive during a round trip, per range in flight: up to this many
     /// unwanted blocks between two wanted ones cost less than another request.
     pub fn together(&self) -> u64 {
-        let share = self.ranges() as u128 * self.transfer.get().as_nanos();
-        match self.wait.get() {
-            Duration::MAX => 1,
-            wait => (wait.as_nanos() / share.max(1)).clamp(1, RUN.into()) as u64,
-        }
+        let share = self.ranges() as u128 * self.transfer().as_nanos();
+        let wait = self.wait.get().unwrap_or_default();
+        (wait.as_nanos() / share.max(1)).clamp(1, RUN.into()) as u64
     }
 
     /// The number of blocks in a range that uses only idle time, or `None` if there is no such
@@ -161,17 +144,19 @@ impl Link {
     }
 
     /// How many ranges of the rest of an image may be in flight, and the number of blocks in the
-    /// next one. While readers wait for one answer after another, they use idle time alone.
+    /// next one, 0 for none. While readers wait for one answer after another, these ranges use idle
+    /// time alone, which also limits their number.
     pub fn filling(&self, awaited: bool) -> (usize, u64) {
         let quickly = self.carried_in(NEAR) / BLOCK;
         match (self.is_shared(awaited), self.window()) {
-            (true, Some(_)) => (2 * PARTS as usize, self.idle_blocks(awaited).unwrap_or(0)),
+            (true, Some(_)) => (usize::MAX, self.idle_blocks(awaited).unwrap_or(0)),
             (true, None) if !self.is_quick() => (1, SMALL),
             _ => (self.ranges().min(4), quickly.clamp(SMALL, RUN)),
         }
     }
 
-    /// Whether readers wait for one answer after another. `awaited` says whether one waits now.
+    /// Whether readers wait for one answer after another. `awaited` says whether a reader waits
+    /// now.
     fn is_shared(&self, awaited: bool) -> bool {
         awaited || self.until_idle().is_some()
     }
@@ -188,14 +173,10 @@ impl Link {
         self.answered.set(is_answered.then(Instant::now));
     }
 
-    /// Notes that a search for a launch profile begins or ends.
-    pub fn searches_profile(&self, begins: bool) {
-        let searches = self.searches.get();
-        self.searches.set(if begins {
-            searches + 1
-        } else {
-            searches.saturating_sub(1)
-        });
+    /// Notes that the number of searches for launch profiles changes.
+    pub fn searches_profile(&self, change: isize) {
+        self.searches
+            .update(|searches| searches.saturating_add_signed(change));
     }
 
     /// Notes that a launch profile is known or being fetched.
@@ -215,9 +196,10 @@ impl Link {
         self.left_of(PAUSE)
     }
 
-    /// How long a reader that got an answer may still be one that asks again after each answer.
+    /// How much longer the reader that got the last answer may take to ask again.
     pub fn until_idle(&self) -> Option<Duration> {
-        self.left_of(self.wait.get().clamp(PAUSE, QUICK) + PAUSE)
+        let wait = self.wait.get().unwrap_or(QUICK);
+        self.left_of(wait.clamp(PAUSE, QUICK) + PAUSE)
     }
 
     fn left_of(&self, time: Duration) -> Option<Duration> {
@@ -231,8 +213,8 @@ impl Link {
         first.clamp(4, RUN / 2)..most.max(4)
     }
 
-    /// Whether this number of bytes would arrive soon. Until the rate of the link is known, bytes
-    /// that nobody waits for show it.
+    /// Whether this number of bytes would arrive soon. Until the rate of the link is known, this is
+    /// assumed: fetching bytes that nobody waits for reveals the rate.
     pub fn brings_soon(&self, bytes: u64) -> bool {
         bytes <= MOST && (bytes <= self.carried_in(SOON) || !self.is_known())
     }
@@ -244,10 +226,7 @@ impl Link {
 
     /// Bytes that the link carries in a round trip.
     fn carried(&self) -> u64 {
-        match self.wait.get() {
-            Duration::MAX => 0,
-            wait => self.carried_in(wait),
-        }
+        self.carried_in(self.wait.get().unwrap_or_default())
     }
 
     /// Bytes that the link carries in this time.
@@ -256,11 +235,10 @@ impl Link {
     }
 
     /// The most bytes in flight while nobody waits: those that the link carries in a round trip and
-    /// a quarter, so that a higher rate is noticed. Until the rate is known, three times what
-    /// arrived in a round trip. `None` if round trips are too short or carry too little.
+    /// a quarter, so that a higher rate is noticed. Until the rate is known, three times the
+    /// bytes that arrived in a round trip. `None` if round trips are too short or carry too little.
     fn window(&self) -> Option<u64> {
-        let wait = self.wait.get();
-        if wait == Duration::MAX || wait < LEAST_WAIT {
+        if self.wait.get()? < LEAST_WAIT {
             return None;
         }
         match (self.is_known(), self.carried()) {
@@ -270,15 +248,11 @@ impl Link {
         }
     }
 
-    /// The longest time to the first byte of an answer while the link is not full.
-    fn limit(&self) -> Duration {
-        self.wait.get().saturating_mul(5) / 4
-    }
-
-    /// Whether all recent answers began after the time limit of [`Link::limit`].
+    /// Whether all recent answers began later than they would if the link were not full: a quarter
+    /// later than the earliest of late.
     fn is_full(&self) -> bool {
-        let limit = self.limit();
-        self.recent.get().iter().all(|&wait| wait > limit)
+        let limit = self.wait.get().map(|wait| wait * 5 / 4);
+        limit.is_some_and(|limit| self.recent.get().iter().all(|&wait| wait > limit))
     }
 
     /// Notes that a range is requested; `ahead` if no reader waits for it.
@@ -295,49 +269,52 @@ impl Link {
     }
 
     fn fly(&self, bytes: i64, ahead: bool) {
-        let change = |flying: &Cell<u64>| flying.set(flying.get().saturating_add_signed(bytes));
-        change(&self.flying);
+        self.flying
+            .update(|flying| flying.saturating_add_signed(bytes));
         if ahead {
-            change(&self.flying_ahead);
+            self.flying_ahead
+                .update(|flying| flying.saturating_add_signed(bytes));
         }
     }
 
     /// Notes bytes that arrived.
     pub fn heard(&self, bytes: u64) {
-        self.arrived.set(self.arrived.get() + bytes);
+        self.arrived.update(|arrived| arrived + bytes);
     }
 
-    /// Notes that a range of this many blocks began to arrive after `wait`, and arrived completely
-    /// within another `transfer`.
+    /// Notes that a range of this many blocks began to arrive after `wait`, and was complete after
+    /// another `transfer`.
     pub fn learn(&self, blocks: u64, wait: Duration, transfer: Duration) {
-        let ranges = self.ranges.get();
-        let of_block = transfer / blocks.max(1) as u32;
-        self.recent.set(shifted(self.recent.get(), wait));
-        self.transfer.set(of_block);
+        let ranges = self.ranges();
+        self.recent.update(|[_, a, b, c]| [a, b, c, wait]);
+        self.transfer.set(Some(transfer / blocks.max(1) as u32));
         self.learn_wait(wait);
         // On a full link, the more ranges share it, the later answers come.
         if transfer < wait {
-            self.ranges.set((ranges + 1).min(MOST_RANGES));
+            self.ranges.set(Some((ranges + 1).min(MOST_RANGES)));
         } else if transfer > 4 * wait {
-            self.ranges.set((ranges - 1).max(LEAST_RANGES));
+            self.ranges.set(Some((ranges - 1).max(LEAST_RANGES)));
         }
     }
 
-    /// Keeps the shortest wait of recent times, since ways become longer, too.
+    /// Keeps the shortest recent wait; older ones do not count, since a server's answers may come
+    /// to take longer for good.
     fn learn_wait(&self, wait: Duration) {
         let (since, shortest) = self.lately.get().unwrap_or((Instant::now(), wait));
         let shortest = shortest.min(wait);
         self.lately.set(Some((since, shortest)));
-        self.wait.set(self.wait.get().min(wait));
+        self.wait
+            .update(|known| Some(known.unwrap_or(wait).min(wait)));
         if since.elapsed() >= LATELY {
-            self.wait.set(shortest);
+            self.wait.set(Some(shortest));
             self.lately.set(None);
         }
     }
 
     /// Notes that bytes arrived at this rate while a range was in flight. A lower rate counts only
-    /// if answers are late although the rate is known: otherwise the link could have carried more.
-    /// `filled` says since when enough was in flight to show what the link carries.
+    /// if the rate is known, enough was in flight and answers are late: otherwise the link could
+    /// have carried more. `filled` says since when enough has been in flight to show how much the
+    /// link carries.
     fn learn_rate(&self, now: f64, filled: Option<Instant>) {
         let rate = self.rate.get();
         if now > rate {
@@ -354,24 +331,17 @@ impl Link {
             self.grown.set(Some(Instant::now()));
             self.probes.set(0);
         } else {
-            self.probes.set(self.probes.get() + 1);
+            self.probes.update(|probes| probes + 1);
         }
     }
-}
-
-fn shifted([_, a, b, c]: [Duration; RECENT], last: Duration) -> [Duration; RECENT] {
-    [a, b, c, last]
 }
 
 impl Flight {
     /// Notes that the whole range has arrived; its answer began at `answered`.
     pub fn end(self, answered: Instant) {
         let now = Instant::now();
-        self.link.learn(
-            self.bytes.div_ceil(BLOCK),
-            answered - self.sent,
-            now - answered,
-        );
+        let (blocks, wait) = (self.bytes.div_ceil(BLOCK), answered - self.sent);
+        self.link.learn(blocks, wait, now - answered);
         let bytes = (self.link.arrived.get() - self.arrived) as f64;
         let rate = bytes / (now - self.sent).as_secs_f64().max(1e-6);
         let half = self.link.window().unwrap_or(0) / 2;
@@ -462,7 +432,7 @@ mod tests {
         let link = link(20 * MS, MS);
         link.lately.set(Some((Instant::now() - LATELY, 60 * MS)));
         link.learn(1, 70 * MS, MS);
-        assert_eq!(link.wait.get(), 60 * MS);
+        assert_eq!(link.wait.get(), Some(60 * MS));
     }
 
     #[test]
@@ -501,9 +471,9 @@ mod tests {
     #[test]
     fn a_launch_whose_profile_is_known_or_searched_for_is_left_alone() {
         let link = link(20 * MS, MS);
-        link.searches_profile(true);
+        link.searches_profile(1);
         assert_eq!(link.idle_blocks(false), None);
-        link.searches_profile(false);
+        link.searches_profile(-1);
         assert!(link.idle_blocks(false).is_some());
         link.profile.set(Some(Instant::now() + 99 * MS));
         assert_eq!(link.idle_blocks(false), None);

@@ -62,10 +62,8 @@ fn files(set: impl Fn(&str) -> Option<PathBuf>, user: u32) -> Vec<PathBuf> {
     let docker = set("DOCKER_CONFIG").or_else(|| in_home(".docker"));
     let config = config.map(|folder| folder.join("containers/auth.json"));
     let docker = docker.map(|folder| folder.join("config.json"));
-    [Some(runtime), config, docker]
-        .into_iter()
-        .flatten()
-        .collect()
+    let files = [Some(runtime), config, docker];
+    files.into_iter().flatten().collect()
 }
 
 fn in_file(path: &Path, url: &Url) -> Option<Login> {
@@ -126,10 +124,8 @@ fn from_helper(host: &str, helper: &str, path: &Path) -> String {
 
 /// The registry that an entry names, possibly with a repository, in the form used for comparison.
 fn registry(key: &str) -> &str {
-    let key = key
-        .trim_start_matches("https://")
-        .trim_start_matches("http://");
-    let key = key.trim_end_matches('/');
+    let key = key.trim_start_matches("https://");
+    let key = key.trim_start_matches("http://").trim_end_matches('/');
     let key = key.trim_end_matches("/v1").trim_end_matches("/v2");
     match DOCKER_HUB.contains(&key) {
         true => DOCKER_HUB[0],

@@ -7,7 +7,6 @@ mod ahead;
 mod answer;
 mod asking;
 mod challenge;
-mod client;
 mod clients;
 mod connections;
 mod convert;
@@ -44,17 +43,11 @@ use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 use std::rc::Rc;
 
-use remote_image::message::{News, Order, receive, send};
-use remote_image::{ImageUrl, Options};
+use remote_image::message::{Identity, News, Order, receive, send};
 use rustix::process::{Signal, set_parent_process_death_signal};
 
-use ahead::LastRead;
-use connections::Connections;
 use fetch::Fetch;
-use first_blocks::FirstBlocks;
-use link::Link;
-use readers::Readers;
-use wanted::Wanted;
+use wanted::{Shared, Wanted};
 
 fn main() -> ExitCode {
     if let Some(code) = convert::child::run() {
@@ -68,7 +61,9 @@ fn main() -> ExitCode {
         );
         return ExitCode::from(2);
     };
-    continue_without_parent();
+    // If this process is stopped, it must continue when its parent dies: otherwise it would never
+    // end. A failure of this call is ignored.
+    let _ = set_parent_process_death_signal(Some(Signal::CONT));
     die_of_panics();
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -80,8 +75,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Ends the process if a task panics, since its range would stay in flight; the parent restarts a
-/// dead fetcher.
+/// Ends the process if a task panics: the range that the task was fetching would stay in flight for
+/// ever. The parent restarts a dead fetcher.
 fn die_of_panics() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -102,19 +97,16 @@ fn fail(socket: &OwnedFd, line: &str, missing: bool) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Makes a stopped process continue when its parent dies: otherwise it would never end.
-fn continue_without_parent() {
-    // If this fails, a stopped process stays stopped.
-    let _ = set_parent_process_death_signal(Some(Signal::CONT));
-}
-
-/// Runs until the parent and all readers have closed their ends.
+/// Runs until the parent and all readers have closed their ends of the sockets.
 async fn run(socket: OwnedFd, mut order: (Order, Vec<OwnedFd>)) -> ExitCode {
     let orders = match socket.try_clone().and_then(clients::packets) {
         Ok(orders) => orders,
         Err(error) => return fail(&socket, &error.to_string(), false),
     };
-    let images = Images::new(socket);
+    let images = Images {
+        shared: Rc::new(Shared::new(socket)),
+        open: Rc::default(),
+    };
     loop {
         images.take(order);
         match clients::next(&orders).await {
@@ -122,73 +114,66 @@ async fn run(socket: OwnedFd, mut order: (Order, Vec<OwnedFd>)) -> ExitCode {
             None => break,
         }
     }
-    // Readers may outlive the parent; the last one of them ends this process.
-    images.readers.end_with_last();
+    // Readers may outlive the parent: this process ends with the last reader.
+    images.shared.readers.end_with_last();
     std::future::pending().await
 }
 
 /// The images that this process fetches.
 #[derive(Clone)]
 struct Images {
-    parent: Rc<OwnedFd>,
-    connections: Rc<Connections>,
-    first_blocks: Rc<FirstBlocks>,
-    readers: Rc<Readers>,
-    link: Rc<Link>,
-    last_read: Rc<LastRead<Fetch>>,
+    shared: Rc<Shared>,
     open: Rc<RefCell<BTreeMap<usize, Rc<Fetch>>>>,
 }
 
 impl Images {
-    fn new(parent: OwnedFd) -> Images {
-        Images {
-            parent: Rc::new(parent),
-            connections: Rc::default(),
-            first_blocks: Rc::default(),
-            readers: Rc::default(),
-            link: Rc::default(),
-            last_read: Rc::default(),
-            open: Rc::default(),
-        }
-    }
-
     fn take(&self, (order, files): (Order, Vec<OwnedFd>)) {
         match order {
             Order::Open {
                 image,
                 source,
                 options,
-                identity: Some(identity),
-            } => match opening::resume(self.with(source, *options), identity, files) {
-                Ok(fetch) => self.serve(image, fetch),
-                // The image's readers keep waiting: the parent starts another process for them.
-                Err(failure) => {
-                    fail(&self.parent, &failure.text, failure.missing);
-                    std::process::exit(1);
-                }
-            },
-            Order::Open {
-                image,
-                source,
-                options,
-                identity: None,
+                identity,
             } => {
-                let images = self.clone();
-                tokio::task::spawn_local(async move {
-                    let shown = source.clone();
-                    match opening::open(images.with(source, *options)).await {
-                        Ok(fetch) => images.serve(image, fetch),
-                        Err(failure) => {
-                            let failure = failure.about(shown);
-                            fail(&images.parent, &failure.text, failure.missing);
-                        }
-                    }
-                });
+                let wanted = Wanted {
+                    source,
+                    options: *options,
+                    shared: Rc::clone(&self.shared),
+                };
+                match identity {
+                    Some(identity) => self.resume(image, wanted, identity, files),
+                    None => self.open(image, wanted),
+                }
             }
             Order::Client => self.join(0, files),
             Order::Reader { image } => self.join(image, files),
-            Order::EndWithReaders => self.readers.end_with_last(),
+            Order::EndWithReaders => self.shared.readers.end_with_last(),
         }
+    }
+
+    fn resume(&self, image: usize, wanted: Wanted, identity: Identity, files: Vec<OwnedFd>) {
+        match opening::resume(wanted, identity, files) {
+            Ok(fetch) => self.serve(image, fetch),
+            // The image's readers keep waiting: the parent starts another process for them.
+            Err(failure) => {
+                fail(&self.shared.parent, &failure.text, failure.missing);
+                std::process::exit(1);
+            }
+        }
+    }
+
+    fn open(&self, image: usize, wanted: Wanted) {
+        let images = self.clone();
+        tokio::task::spawn_local(async move {
+            let shown = wanted.source.clone();
+            match opening::open(wanted).await {
+                Ok(fetch) => images.serve(image, fetch),
+                Err(failure) => {
+                    let failure = failure.about(shown);
+                    fail(&images.shared.parent, &failure.text, failure.missing);
+                }
+            }
+        });
     }
 
     /// Adds a reader, if the image is open.
@@ -196,19 +181,6 @@ impl Images {
         let client = files.into_iter().next().map(clients::packets);
         if let (Some(fetch), Some(Ok(client))) = (self.open.borrow().get(&image), client) {
             clients::serve(fetch, client);
-        }
-    }
-
-    fn with(&self, source: ImageUrl, options: Options) -> Wanted<'_> {
-        Wanted {
-            source,
-            options,
-            parent: &self.parent,
-            connections: &self.connections,
-            first_blocks: &self.first_blocks,
-            readers: &self.readers,
-            link: &self.link,
-            last_read: &self.last_read,
         }
     }
 

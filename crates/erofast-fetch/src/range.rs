@@ -2,14 +2,13 @@
 
 use std::ops::Range;
 use std::rc::Rc;
-use std::time::Instant;
 
 use reqwest::{Response, StatusCode};
 use tokio::time::timeout_at;
 
 use crate::failure::Failure;
 use crate::fetch::Fetch;
-use crate::http::{check_identity, check_range};
+use crate::http::{Times, check_identity, check_range};
 use crate::link::Flight;
 use remote_image::store::blocks;
 
@@ -22,13 +21,15 @@ pub async fn transfer(fetch: &Rc<Fetch>, run: &Range<u64>, flight: Flight) -> Re
     let bytes = fetch.bytes(run);
     fetch.count(|counters| counters.round_trips += 1);
     let response = fetch.server.get(&bytes, Some(&fetch.identity)).await?;
-    let answered = Instant::now();
     check_identity(&response, &fetch.identity)?;
     match response.status() {
         StatusCode::PARTIAL_CONTENT => {
             check_range(&response, &bytes)?;
+            let times = Times::of(&response);
             take(fetch, response, &bytes).await?;
-            flight.end(answered);
+            if let Some(times) = times {
+                flight.end(times.answered);
+            }
             Ok(())
         }
         _ if fetch.options.whole => take(fetch, response, &(0..fetch.identity.length)).await,
@@ -54,7 +55,7 @@ pub async fn take(
         while !chunk.is_empty() {
             let block = left.clone().next();
             let block = block.ok_or_else(|| Failure::new("the server sent more than requested"))?;
-            let range = fetch.room.range(block);
+            let range = fetch.room.store.range(block);
             let wanted = (range.end - range.start) as usize - partial.len();
             let (part, rest) = chunk.split_at(wanted.min(chunk.len()));
             partial.extend_from_slice(part);

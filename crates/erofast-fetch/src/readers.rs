@@ -13,12 +13,12 @@ pub struct Readers {
 impl Readers {
     /// Adds a reader.
     pub fn join(&self) {
-        self.count.set(self.count.get() + 1);
+        self.count.update(|count| count + 1);
     }
 
     /// Removes a reader.
     pub fn leave(&self) {
-        self.count.set(self.count.get().saturating_sub(1));
+        self.count.update(|count| count.saturating_sub(1));
         self.end();
     }
 

@@ -7,12 +7,14 @@ use remote_image::registry::{Reference, TarLayer, Version, is_digest};
 use reqwest::header::{ACCEPT, HeaderMap, HeaderValue, RANGE};
 use reqwest::{Response, StatusCode};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::answer::{body, few, text};
-use crate::failure::Failure;
+use crate::failure::{Failure, ensure};
 use crate::http::Server;
-use crate::layers::{Descriptor, Layer, Layers, Platform};
+use crate::layers::{Descriptor, Layer, Layers, Named, Platform};
 
 /// Size limit of a manifest or an image's config in bytes, as in other programs.
 const LONGEST: usize = 4 << 20;
@@ -36,9 +38,8 @@ pub struct Resolved {
     pub manifest: Option<String>,
     /// Where the image's launch profile may be.
     pub attached: Attached,
-    /// Archives that will be requested next, each with the name that messages use: the layers
-    /// above, if a single layer was requested.
-    pub next: Vec<(String, TarLayer)>,
+    /// Archives that will be requested next: the layers above, if a single layer was requested.
+    pub next: Vec<Named>,
 }
 
 /// Where the launch profile of an image may be.
@@ -72,30 +73,13 @@ struct RootFs {
     diff_ids: Vec<String>,
 }
 
-/// Why a registry refuses a request.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Errors {
-    errors: Vec<Said>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Said {
-    code: String,
-    message: String,
-}
-
 /// The error code if there is no such repository.
 const NO_REPOSITORY: &str = "NAME_UNKNOWN";
 
 impl Resolved {
-    fn alone(digest: &str, length: Option<u64>) -> Resolved {
+    fn of(layers: Layers) -> Resolved {
         Resolved {
-            layers: Layers::of(Layer::Image {
-                digest: digest.to_owned(),
-                length,
-            }),
+            layers,
             manifest: None,
             attached: Attached::default(),
             next: Vec::new(),
@@ -119,23 +103,19 @@ impl Resolved {
 
 /// Follows a reference to its blobs.
 pub async fn resolve(server: &Server, reference: &Reference) -> Result<Resolved, Failure> {
+    let image = |digest: &String, length| Layer::Image {
+        digest: digest.clone(),
+        length,
+    };
+    let alone = |layer| Ok(Resolved::of(Layers::of(layer)));
     let (digest, manifest) = match &reference.version {
-        Version::Blob(digest, length) => return Ok(Resolved::alone(digest, *length)),
-        Version::Tar(layer) => {
-            return Ok(Resolved {
-                layers: Layers::of(Layer::Tar(layer.clone())),
-                manifest: None,
-                attached: Attached::default(),
-                next: Vec::new(),
-            });
-        }
-        Version::Layer(manifest, layer) => {
-            return one_layer(server, manifest, layer).await;
-        }
+        Version::Blob(digest, length) => return alone(image(digest, *length)),
+        Version::Tar(layer) => return alone(Layer::Tar(layer.clone())),
+        Version::Layer(manifest, layer) => return one_layer(server, manifest, layer).await,
         version => match (fetch(server, version).await, version) {
             // Some registries answer 500 if the digest is that of a blob.
             (Err(_), Version::Digest(digest)) if has_blob(server, digest).await => {
-                return Ok(Resolved::alone(digest, None));
+                return alone(image(digest, None));
             }
             (fetched, _) => fetched?,
         },
@@ -147,10 +127,9 @@ pub async fn resolve(server: &Server, reference: &Reference) -> Result<Resolved,
     let diff_ids = async || diff_ids(server, manifest.config.as_ref()).await;
     let layer = launches.first().map(Descriptor::digest).transpose()?;
     Ok(Resolved {
-        layers: Layers::choose(&layers, diff_ids).await?,
         manifest: pinned,
         attached: Attached { layer, subjects },
-        next: Vec::new(),
+        ..Resolved::of(Layers::choose(&layers, diff_ids).await?)
     })
 }
 
@@ -181,10 +160,8 @@ async fn one_layer(server: &Server, manifest: &str, layer: &str) -> Result<Resol
     let diff_ids = async || diff_ids(server, manifest.config.as_ref()).await;
     let (layers, next) = Layers::one(&listed, layer, diff_ids).await?;
     Ok(Resolved {
-        layers,
-        manifest: None,
-        attached: Attached::default(),
         next,
+        ..Resolved::of(layers)
     })
 }
 
@@ -206,32 +183,36 @@ async fn diff_ids(server: &Server, config: Option<&Descriptor>) -> Result<Vec<St
         return Err(server.refused(&response).about("the config of the image"));
     }
     let body = body(response, LONGEST).await?;
-    let digest = format!("sha256:{:x}", Sha256::digest(&body));
-    if digest != expected {
-        let line = format!("the config of the image has a different digest: {digest}");
-        return Err(Failure::lasting(line));
-    }
-    let (found, stated) = (body.len() as u64, config.size());
-    if found != stated {
-        let line =
-            format!("the config of the image has {found} bytes, but the manifest says {stated}");
-        return Err(Failure::lasting(line));
-    }
-    let config: Result<Config, _> = serde_json::from_slice(&body);
-    let config = config.map_err(|error| Failure::lasting(invalid("the config", &error)))?;
+    let digest = digest(&body);
+    ensure!(
+        digest == expected,
+        "the config of the image has a different digest: {digest}"
+    );
+    let (found, stated) = (body.len() as u64, config.size);
+    ensure!(
+        found == stated,
+        "the config of the image has {found} bytes, but the manifest says {stated}"
+    );
+    let config: Config = parsed("the config", &body)?;
     Ok(config.rootfs.diff_ids)
 }
 
-fn invalid(what: &str, error: &serde_json::Error) -> String {
-    let (line, column) = (error.line(), error.column());
-    format!("{what}: not the expected JSON (line {line}, column {column})")
+fn digest(bytes: &[u8]) -> String {
+    format!("sha256:{:x}", Sha256::digest(bytes))
+}
+
+fn parsed<T: DeserializeOwned>(what: &str, json: &[u8]) -> Result<T, Failure> {
+    serde_json::from_slice(json).map_err(|error| {
+        let (line, column) = (error.line(), error.column());
+        let why = format!("not the expected JSON (line {line}, column {column})");
+        Failure::lasting(format!("{what}: {why}"))
+    })
 }
 
 async fn has_blob(server: &Server, digest: &str) -> bool {
     let first = HeaderMap::from_iter([(RANGE, HeaderValue::from_static("bytes=0-0"))]);
-    let answer = server
-        .get_beside(&format!("../blobs/{digest}"), &first)
-        .await;
+    let path = format!("../blobs/{digest}");
+    let answer = server.get_beside(&path, &first).await;
     answer.is_ok_and(|answer| answer.status().is_success())
 }
 
@@ -248,26 +229,23 @@ async fn fetch(server: &Server, version: &Version) -> Result<(String, Manifest),
         _ => Some(version.to_string()),
     };
     let body = body(response, LONGEST).await?;
-    let digest = format!("sha256:{:x}", Sha256::digest(&body));
-    if promised.is_some_and(|promised| is_digest(&promised) && promised != digest) {
-        let line = format!("the manifest has a different digest: {digest}");
-        return Err(Failure::lasting(line));
-    }
-    let manifest = serde_json::from_slice(&body);
-    let manifest = manifest.map_err(|error| Failure::lasting(invalid("the manifest", &error)))?;
-    Ok((digest, manifest))
+    let digest = digest(&body);
+    let promised = promised.filter(|promised| is_digest(promised));
+    let is_it = promised.is_none_or(|promised| promised == digest);
+    ensure!(is_it, "the manifest has a different digest: {digest}");
+    Ok((digest, parsed("the manifest", &body)?))
 }
 
 /// Why there is no manifest, in the registry's own words if it has any.
 async fn refusal(server: &Server, version: &Version, response: Response) -> Failure {
     let failure = server.refused(&response);
     let body = body(response, LONGEST).await.unwrap_or_default();
-    let said: Errors = serde_json::from_slice(&body).unwrap_or_default();
-    let said = said.errors.into_iter().next().unwrap_or_default();
-    let why = match &*said.code {
-        _ if failure.missing => missing(server, version, said.code == NO_REPOSITORY).await,
+    let said: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let said = |name| said["errors"][0][name].as_str().unwrap_or_default();
+    let why = match said("code") {
+        code if failure.missing => missing(server, version, code == NO_REPOSITORY).await,
         "" => return failure,
-        code => format!("{code} {}", said.message).trim_end().to_owned(),
+        code => format!("{code} {}", said("message")).trim_end().to_owned(),
     };
     Failure {
         text: Failure::new(format!("{}: {why}", failure.text)).text,
@@ -297,7 +275,7 @@ async fn missing(server: &Server, version: &Version, no_repository: bool) -> Str
     }
 }
 
-/// Chooses a manifest from an index: one for this machine, with EROFS layers if there are several.
+/// Chooses a manifest for this machine from an index, preferably one with EROFS layers.
 fn choose_platform(index: &Manifest) -> Result<&Descriptor, Failure> {
     let own = architecture(std::env::consts::ARCH, cfg!(target_endian = "little"));
     let fits = |entry: &&Descriptor| {
@@ -309,21 +287,15 @@ fn choose_platform(index: &Manifest) -> Result<&Descriptor, Failure> {
     let erofs = |entry: &&Descriptor| entry.platform.features.iter().any(|one| one == "erofs");
     let fitting = || index.manifests.iter().filter(fits);
     let chosen = fitting().find(erofs).or_else(|| fitting().next());
-    let alone = index
-        .manifests
-        .first()
-        .filter(|_| index.manifests.len() == 1);
-    let alone = alone.filter(|entry| entry.platform.architecture.is_empty());
-    let there = || {
-        let platforms = index.manifests.iter().map(|entry| &entry.platform);
-        let names = platforms.map(|it| format!("{}/{}", it.os, it.architecture));
-        names.collect::<Vec<_>>().join(", ")
+    let alone = match &index.manifests[..] {
+        [entry] if entry.platform.architecture.is_empty() => Some(entry),
+        _ => None,
     };
     chosen.or(alone).ok_or_else(|| {
-        Failure::lasting(format!(
-            "the index has no image for linux/{own}: {}",
-            there()
-        ))
+        let platforms = index.manifests.iter().map(|entry| &entry.platform);
+        let names = platforms.map(|it| format!("{}/{}", it.os, it.architecture));
+        let names = names.collect::<Vec<_>>().join(", ");
+        Failure::lasting(format!("the index has no image for linux/{own}: {names}"))
     })
 }
 
@@ -374,8 +346,7 @@ async fn referrers(server: &Server, subject: &str) -> Result<Manifest, Failure> 
     match response.status() {
         StatusCode::OK => {
             let body = body(response, LONGEST).await?;
-            let index = serde_json::from_slice(&body);
-            index.map_err(|error| Failure::lasting(invalid("the list of referrers", &error)))
+            parsed("the list of referrers", &body)
         }
         // A client error means that there are no referrers.
         status if status.is_client_error() => Ok(Manifest::default()),
@@ -390,12 +361,10 @@ async fn small_blob(server: &Server, digest: &str) -> Result<Vec<u8>, Failure> {
     if !response.status().is_success() {
         return Err(server.refused(&response));
     }
-    let bytes = few(response, None).await?;
-    let found = format!("sha256:{:x}", Sha256::digest(&bytes));
-    match found == digest || bytes.len() > LONGEST_LAUNCHES {
-        true => Ok(bytes),
-        false => Err(Failure::lasting("it has a different digest")),
-    }
+    let bytes = few(response, b"").await?;
+    let is_it = self::digest(&bytes) == digest || bytes.len() > LONGEST_LAUNCHES;
+    ensure!(is_it, "it has a different digest");
+    Ok(bytes)
 }
 
 #[cfg(test)]

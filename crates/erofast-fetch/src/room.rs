@@ -3,7 +3,6 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io;
-use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
@@ -15,7 +14,7 @@ use rustix::fs::{
 };
 use rustix::process::{Resource, getrlimit};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, ensure};
 
 /// Message if the cache is not used.
 pub const NOT_KEPT: &str = "nothing is kept in the cache";
@@ -28,7 +27,7 @@ const GROWTH: u64 = 64 << 20;
 /// The store and the spare file of an image.
 #[derive(Debug)]
 pub struct Room {
-    store: Store,
+    pub store: Store,
     spare: Store,
     /// Blocks in the spare file, oldest first.
     spared: RefCell<VecDeque<u64>>,
@@ -50,33 +49,21 @@ impl Room {
         options: &Options,
         identity: &Identity,
     ) -> Result<Room, Failure> {
-        let Identity {
-            length,
-            etag,
-            modified,
-            digest,
-            diff_id: _,
-        } = identity;
-        check_limit(*length)?;
-        let known = [etag, modified, digest, &options.root_hash]
-            .iter()
-            .any(|what| what.is_some());
-        let opened = match (options.keep, known) {
+        check_limit(identity.length)?;
+        let hash = identity.digest.as_ref().or(options.root_hash.as_ref());
+        let is_known = hash.is_some() || identity.etag.is_some() || identity.modified.is_some();
+        let opened = match (options.keep, is_known) {
             (false, _) => Err(None),
             (_, false) => Err(Some(
                 "the server sent neither ETag nor Last-Modified".to_owned(),
             )),
             _ => from_cache(source, options, identity).map_err(|error| Some(error.to_string())),
         };
-        let cannot =
-            |error: io::Error| Failure::lasting(format!("no space for the image: {error}"));
         let (store, why) = match opened {
             Ok(store) => (store, None),
-            Err(why) => (temporary(*length).map_err(cannot)?, why),
+            Err(why) => (temporary(identity.length).map_err(no_space)?, why),
         };
-        let spare = in_memory(*length).map_err(cannot)?;
-        let room = Room::new(store, spare, options);
-        room.prune();
+        let room = Room::begin(store, options)?;
         room.not_kept.replace(why);
         Ok(room)
     }
@@ -84,13 +71,11 @@ impl Room {
     /// Uses the store of an image that is completely present.
     pub fn whole(store: Store, options: &Options) -> Result<Room, Failure> {
         check_limit(store.length())?;
-        let spare = in_memory(store.length());
-        let spare = spare.map_err(|error| {
-            Failure::lasting(format!(
-                "no space for the image: \
-                                                            {error}"
-            ))
-        })?;
+        Room::begin(store, options)
+    }
+
+    fn begin(store: Store, options: &Options) -> Result<Room, Failure> {
+        let spare = in_memory(store.length()).map_err(no_space)?;
         let room = Room::new(store, spare, options);
         room.prune();
         Ok(room)
@@ -111,16 +96,14 @@ impl Room {
     }
 
     fn new(store: Store, spare: Store, options: &Options) -> Room {
-        let directory = options.cache_dir.clone().or_else(cache::default_directory);
+        let directory = cache::directory(options).filter(|_| !options.share);
         Room {
             began_empty: store.present().is_ok_and(|bytes| bytes == 0),
             is_shared: is_read_only(store.data()),
             store,
             spare,
             spared: RefCell::default(),
-            cache: directory
-                .map(|directory| (directory, options.cache_size))
-                .filter(|_| !options.share),
+            cache: directory.map(|directory| (directory, options.cache_size)),
             grown: Cell::new(0),
             not_kept: RefCell::default(),
         }
@@ -132,16 +115,6 @@ impl Room {
         [store.data(), store.map(), spare.data(), spare.map()].map(AsFd::as_fd)
     }
 
-    /// The range of a block in the image.
-    pub fn range(&self, block: u64) -> Range<u64> {
-        self.store.range(block)
-    }
-
-    /// The data of the store.
-    pub fn data(&self) -> BorrowedFd<'_> {
-        self.store.data().as_fd()
-    }
-
     /// Whether the store is in the cache, where its files have names.
     pub fn is_kept(&self) -> bool {
         fstat(self.store.data()).is_ok_and(|file| file.st_nlink > 0)
@@ -151,11 +124,6 @@ impl Room {
     /// nothing is kept.
     pub fn not_kept(&self) -> Option<String> {
         self.not_kept.borrow().clone()
-    }
-
-    /// Whether the bytes have been verified against the digest.
-    pub fn is_verified(&self) -> bool {
-        self.store.is_verified()
     }
 
     /// Marks the bytes as verified. If the mark cannot be written, the bytes are verified again.
@@ -252,11 +220,10 @@ impl Room {
     fn put_in_spare(&self, block: u64, bytes: &[u8]) -> io::Result<()> {
         let mut spared = self.spared.borrow_mut();
         spared.retain(|&other| other != block);
-        while spared.len() >= SPARE {
-            spared
-                .pop_front()
-                .map(|oldest| self.spare.remove_block(oldest))
-                .transpose()?;
+        while spared.len() >= SPARE
+            && let Some(oldest) = spared.pop_front()
+        {
+            self.spare.remove_block(oldest)?;
         }
         self.spare.write_block(block, bytes)?;
         spared.push_back(block);
@@ -276,13 +243,11 @@ impl Room {
 /// With `share`, opens the image in the shared cache to fill it. Without it, opens the image
 /// read-only in the shared cache if it is complete there, and otherwise in the private cache.
 fn from_cache(source: &ImageUrl, options: &Options, identity: &Identity) -> io::Result<Store> {
-    if options.share {
-        return shared_cache::fill(source, options, identity);
-    }
-    match shared_cache::open(source, options, identity) {
-        Some(store) => Ok(store),
-        None => cache::open(source, options, identity),
-    }
+    let shared = match options.share {
+        true => None,
+        false => shared_cache::open(source, options, identity),
+    };
+    shared.map_or_else(|| cache::open(source, options, identity), Ok)
 }
 
 fn is_read_only(file: impl AsFd) -> bool {
@@ -294,19 +259,19 @@ fn is_read_only(file: impl AsFd) -> bool {
 /// reads would fail one by one.
 fn check_limit(length: u64) -> Result<(), Failure> {
     let limit = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX);
-    match length > limit {
-        true => Err(Failure::lasting(format!(
-            "the image has {length} bytes, but the file size limit is {limit} (ulimit -f)"
-        ))),
-        false => Ok(()),
-    }
+    ensure!(
+        length <= limit,
+        "the image has {length} bytes, but the file size limit is {limit} (ulimit -f)"
+    );
+    Ok(())
 }
 
 fn is_full(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
-    )
+    [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded].contains(&error.kind())
+}
+
+fn no_space(error: io::Error) -> Failure {
+    Failure::lasting(format!("no space for the image: {error}"))
 }
 
 fn in_memory(length: u64) -> io::Result<Store> {

@@ -23,9 +23,8 @@ pub fn about(option: &str, path: &Path, why: impl Display) -> Failure {
     Failure::lasting(format!("http.{option}_file={}: {why}", path.display()))
 }
 
-/// The first `most` bytes of a file that may be longer.
+/// The bytes of a regular file, which may have at most `most` of them.
 pub fn read_at_most(option: &str, path: &Path, most: u64) -> Result<Vec<u8>, Failure> {
-    let cannot = |error: io::Error| about(option, path, error);
     let mut bytes = Vec::new();
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let opened = rustix::fs::open(path, flags, Mode::empty()).map_err(io::Error::from);
@@ -36,10 +35,9 @@ pub fn read_at_most(option: &str, path: &Path, most: u64) -> Result<Vec<u8>, Fai
             false => Err(io::Error::other("not a regular file")),
         }
     });
-    match read.map_err(cannot)? as u64 > most {
-        true => Err(cannot(io::Error::other(format!(
-            "longer than {most} bytes"
-        )))),
-        false => Ok(bytes),
+    match read {
+        Ok(read) if read as u64 <= most => Ok(bytes),
+        Ok(_) => Err(about(option, path, format!("longer than {most} bytes"))),
+        Err(error) => Err(about(option, path, error)),
     }
 }

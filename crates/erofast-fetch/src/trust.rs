@@ -2,8 +2,8 @@
 //!
 //! Certificates issued by authorities are trusted, as usual, and so is a server's own certificate
 //! if the file of trusted ones contains it byte for byte: the user chose it, so it needs no issuer.
-//! rustls would refuse such a certificate if it may sign others, as those made by plain
-//! `openssl req -x509` may.
+//! rustls would refuse such a certificate if it may sign other certificates, as those made
+//! by plain `openssl req -x509` may.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -20,9 +20,8 @@ use rustls::{
 };
 use sha2::{Digest, Sha256};
 use x509_cert::Certificate;
-use x509_cert::der::asn1::{PrintableStringRef, Utf8StringRef};
+use x509_cert::der::Decode;
 use x509_cert::der::oid::ObjectIdentifier;
-use x509_cert::der::{Decode, Tag, Tagged};
 
 use crate::failure::Failure;
 use crate::small_file::{about, read_at_most};
@@ -179,19 +178,8 @@ fn is_common_name(certificate: &Certificate, name: &str) -> bool {
     }
     let parts = certificate.subject.0.iter().flat_map(|part| part.0.iter());
     let mut names = parts.filter(|part| part.oid == COMMON_NAME);
-    names.any(|part| {
-        let common = match part.value.tag() {
-            Tag::Utf8String => part
-                .value
-                .decode_as::<Utf8StringRef<'_>>()
-                .map(|it| it.as_str().to_owned()),
-            _ => part
-                .value
-                .decode_as::<PrintableStringRef<'_>>()
-                .map(|it| it.as_str().to_owned()),
-        };
-        common.is_ok_and(|common| common.eq_ignore_ascii_case(name))
-    })
+    // Whichever kind of string this is, ASCII characters are bytes.
+    names.any(|part| part.value.value().eq_ignore_ascii_case(name.as_bytes()))
 }
 
 #[cfg(test)]

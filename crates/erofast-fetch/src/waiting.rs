@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use remote_image::message::Class;
 use remote_image::store::BLOCK;
 
-use crate::client::Client;
+use crate::clients::Client;
 use crate::failure::Failure;
 
 /// Maximum number of blocks in one request to the server: 1 MiB.
@@ -67,6 +67,10 @@ impl Asked {
         }
     }
 
+    fn is_of(&self, client: &Client) -> bool {
+        self.client.as_ref() == Some(client)
+    }
+
     /// The first block that is wanted and not in flight.
     fn first(&self, in_flight: &HashSet<u64>) -> Option<u64> {
         let missing = |range: &Range<u64>| self.missing.range(range.clone()).copied();
@@ -76,10 +80,9 @@ impl Asked {
 
     fn arrived(&mut self, block: u64) -> bool {
         let wanted = self.missing.remove(&block);
-        while let Some(front) = self.order.front() {
-            if self.overlaps(front) {
-                break;
-            }
+        while let Some(front) = self.order.front()
+            && !self.overlaps(front)
+        {
             self.order.pop_front();
         }
         wanted
@@ -112,7 +115,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The number of simultaneous requests from which on none of this class is made: the lower
+    /// A range of this class is requested only while fewer ranges than this are in flight: the lower
     /// classes leave room for readers that wait.
     fn runs(&self, class: Class) -> usize {
         match class {
@@ -136,8 +139,8 @@ pub struct Waiting {
     heard: Instant,
     /// Bytes that have arrived since `heard`.
     bytes: u64,
-    /// The server asked not to be contacted before these times: at all, and for what nobody waits
-    /// for.
+    /// The times until which the server asked not to be contacted: at all, and for blocks that
+    /// nobody waits for.
     hold: Instant,
     hold_ahead: Instant,
 }
@@ -197,15 +200,12 @@ impl Waiting {
 
     /// Whether a block is being fetched or will be.
     pub fn is_asked(&self, block: u64) -> bool {
-        self.is_in_flight(block)
-            || self
-                .asked
-                .iter()
-                .any(|asked| asked.missing.contains(&block))
+        let mut asked = self.asked.iter();
+        self.is_in_flight(block) || asked.any(|asked| asked.missing.contains(&block))
     }
 
     /// The blocks to request next, which are in flight from now on, and the class of the question
-    /// that is the reason.
+    /// that they answer.
     pub fn next_run(&mut self, limits: &Limits) -> Option<(Range<u64>, Class)> {
         let now = Instant::now();
         if now < self.hold {
@@ -293,38 +293,27 @@ impl Waiting {
     pub fn expired(&mut self, timeout: Duration) -> Vec<Asked> {
         let heard = self.heard;
         self.take(|asked| {
-            let turn = asked.failures == 0 && asked.failure.is_none();
-            let since = if turn {
-                asked.since.max(heard)
-            } else {
-                asked.since
+            let since = match asked.failures == 0 && asked.failure.is_none() {
+                true => asked.since.max(heard),
+                false => asked.since,
             };
             since.elapsed() >= timeout
         })
     }
 
     /// Whether a reader requests more than any correct reader would.
-    pub fn is_too_much(&self, client: u64, more: &Asked) -> bool {
-        let is_of = |asked: &&Asked| asked.client.as_ref().is_some_and(|it| it.number == client);
-        let missing = self
-            .asked
-            .iter()
-            .filter(is_of)
-            .map(|asked| asked.missing.len());
-        let (count, total) = missing.fold((1, more.missing.len()), |(count, total), missing| {
-            (count + 1, total + missing)
-        });
+    pub fn is_too_much(&self, client: &Client, more: &Asked) -> bool {
+        let (mut count, mut total) = (1, more.missing.len());
+        for asked in self.asked.iter().filter(|asked| asked.is_of(client)) {
+            count += 1;
+            total += asked.missing.len();
+        }
         count > MOST_OF_A_READER || total > MOST_MISSING && count > 1
     }
 
     /// Removes a client.
-    pub fn leave(&mut self, client: u64) {
-        self.take(|asked| {
-            asked
-                .client
-                .as_ref()
-                .is_some_and(|asker| asker.number == client)
-        });
+    pub fn leave(&mut self, client: &Client) {
+        self.take(|asked| asked.is_of(client));
     }
 
     /// Forgets the questions of a class, and returns them.
@@ -385,8 +374,8 @@ mod tests {
 
     #[test]
     fn a_reader_may_ask_for_much_but_not_without_end() {
-        let (replies, _taken) = tokio::sync::mpsc::channel(1);
-        let client = Client::new(replies);
+        let client = || Client(tokio::sync::mpsc::channel(1).0);
+        let (client, other) = (client(), client());
         let question = |blocks: std::ops::Range<u64>| {
             let order = VecDeque::from([blocks.clone()]);
             let asker = (Some(client.clone()), 0);
@@ -395,15 +384,15 @@ mod tests {
         let mut waiting = Waiting::new();
         let whole = MOST_MISSING as u64 + 1;
         assert!(
-            !waiting.is_too_much(client.number, &question(0..whole)),
+            !waiting.is_too_much(&client, &question(0..whole)),
             "all of an image"
         );
         waiting.push(question(0..whole));
-        assert!(waiting.is_too_much(client.number, &question(0..1)));
-        assert!(!waiting.is_too_much(client.number + 1, &question(0..1)));
+        assert!(waiting.is_too_much(&client, &question(0..1)));
+        assert!(!waiting.is_too_much(&other, &question(0..1)));
         waiting.take_all();
         (0..MOST_OF_A_READER).for_each(|_| waiting.push(question(0..1)));
-        assert!(waiting.is_too_much(client.number, &question(0..1)));
+        assert!(waiting.is_too_much(&client, &question(0..1)));
     }
 
     #[test]

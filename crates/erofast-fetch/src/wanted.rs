@@ -1,9 +1,9 @@
-//! An image that is to be opened.
+//! An image that is to be opened, and what it shares with others.
 
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
-use remote_image::message::Identity;
+use remote_image::message::{News, send};
 use remote_image::{ImageUrl, Options};
 
 use crate::ahead::LastRead;
@@ -14,31 +14,50 @@ use crate::first_blocks::FirstBlocks;
 use crate::http::Server;
 use crate::link::Link;
 use crate::readers::Readers;
-use crate::room::Room;
 
-/// An image to open, and the resources that it shares with others.
-pub struct Wanted<'w> {
-    pub source: ImageUrl,
-    pub options: Options,
-    pub parent: &'w Rc<OwnedFd>,
-    pub connections: &'w Connections,
-    pub first_blocks: &'w FirstBlocks,
-    pub readers: &'w Rc<Readers>,
-    pub link: &'w Rc<Link>,
-    pub last_read: &'w Rc<LastRead<Fetch>>,
+/// What all images of this process share.
+#[derive(Debug)]
+pub struct Shared {
+    pub parent: OwnedFd,
+    pub connections: Connections,
+    pub first_blocks: FirstBlocks,
+    pub readers: Readers,
+    pub link: Rc<Link>,
+    pub last_read: LastRead<Fetch>,
 }
 
-impl Wanted<'_> {
-    /// The server that the URL names. This does not contact it yet.
-    pub fn server(&self) -> Result<Server, Failure> {
-        Server::new(&self.source, &self.options, self.connections)
+impl Shared {
+    /// The state before the first image is opened.
+    pub fn new(parent: OwnedFd) -> Shared {
+        Shared {
+            parent,
+            connections: Connections::default(),
+            first_blocks: FirstBlocks::default(),
+            readers: Readers::default(),
+            link: Rc::default(),
+            last_read: LastRead::default(),
+        }
     }
 
-    /// The image, with the identity, server and store that were found.
-    pub fn fetch(self, identity: Identity, server: Server, room: Room) -> Rc<Fetch> {
-        let (parent, readers) = (Rc::clone(self.parent), Rc::clone(self.readers));
-        let shared = (Rc::clone(self.link), Rc::clone(self.last_read));
-        let what = (self.source, self.options);
-        Fetch::new(what, identity, (server, room), (parent, readers), shared)
+    /// Sends the parent one line about an image, for the log.
+    pub fn note(&self, source: &ImageUrl, line: &str) {
+        // A failure is ignored: it means that the parent is gone.
+        let line = format!("{source}: {line}");
+        let _ = send(&self.parent, &News::Note(line), &[]);
+    }
+}
+
+/// An image to open.
+#[derive(Debug, Clone)]
+pub struct Wanted {
+    pub source: ImageUrl,
+    pub options: Options,
+    pub shared: Rc<Shared>,
+}
+
+impl Wanted {
+    /// The server that the URL names. This does not contact it yet.
+    pub fn server(&self) -> Result<Server, Failure> {
+        Server::new(&self.source, &self.options, &self.shared.connections)
     }
 }

@@ -4,7 +4,7 @@
 //! be a secret.
 
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -20,8 +20,8 @@ use crate::{ImageUrl, Options, converted, shared_cache};
 /// The folder beside the directories of images.
 const DIRECTORY: &str = "answers";
 
-/// How many of the latest answers are kept when the cache is pruned: URLs may have a new signature
-/// at each use.
+/// How many of the latest answers are kept when the cache is pruned: URLs that get a new signature
+/// at each use would fill the cache.
 const MOST: usize = 1000;
 
 /// The image at a URL, and the files that belong to it.
@@ -52,45 +52,28 @@ fn hashes(source: &ImageUrl) -> (String, u64) {
 
 /// Stores an answer in the cache that has the image.
 pub fn keep(source: &ImageUrl, options: &Options, answer: &Answer) -> io::Result<()> {
-    let folder = match options.share {
-        true => {
-            let root = shared_cache::directory(options.shared_dir.as_ref());
-            shared_cache::make(&root.join(DIRECTORY))?.readable_by_all()
-        }
-        false => {
-            let path = cache::root(options)?.join(DIRECTORY);
-            cache::make_directory(&path)?;
-            Folder::open(&path)?
-        }
-    };
-    folder.check_owner()?;
     let (name, key) = hashes(source);
     let kept = Kept {
         key,
         entry: Record::new(source, options, &answer.identity).directory(),
         answer: answer.clone(),
     };
-    let new = format!("{name}.{}", std::process::id());
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
-    let mut file = folder.file(&new, flags)?;
-    file.write_all(&serde_json::to_vec(&kept)?)?;
-    folder.rename(&new, &name)
+    cache::in_home(options, |root| {
+        let folder = Folder::make(root, DIRECTORY, options.share)?.readable_if(options.share);
+        folder.replace(&name, &serde_json::to_vec(&kept)?)
+    })
 }
 
 /// The last answer for a URL, and its time.
 pub fn find(source: &ImageUrl, options: &Options) -> Option<(Answer, SystemTime)> {
     let own = || {
-        let folder = Folder::open(&cache::root(options).ok()?.join(DIRECTORY)).ok()?;
+        let folder = Folder::open(&cache::directory(options)?.join(DIRECTORY)).ok()?;
         folder.check_owner().ok()?;
         read(&folder, source)
     };
     let shared = || {
         let root = shared_cache::directory(options.shared_dir.as_ref());
-        let _root = shared_cache::trusted_folder(&root)?;
-        read(
-            &shared_cache::trusted_folder(&root.join(DIRECTORY))?,
-            source,
-        )
+        read(&shared_cache::trusted_folder(&root, DIRECTORY)?, source)
     };
     let found = [own(), shared()].into_iter().flatten();
     found.max_by_key(|(_, since)| *since)
@@ -135,11 +118,9 @@ impl Answer {
 
     /// Whether all bytes of the image, its devices and its layers are in the cache.
     pub fn is_cached(&self, source: &ImageUrl, options: &Options) -> bool {
-        let others = self.devices.iter().chain(&self.layers);
-        let mut others = others.map(|url| Some((url, of_digest(url)?.identity)));
-        is_whole(source, options, &self.identity)
-            && others
-                .all(|other| other.is_some_and(|(url, identity)| is_whole(url, options, &identity)))
+        let mut others = self.devices.iter().chain(&self.layers);
+        let is_there = |url| of_digest(url).is_some_and(|it| is_whole(url, options, &it.identity));
+        is_whole(source, options, &self.identity) && others.all(is_there)
     }
 }
 
@@ -158,14 +139,10 @@ pub fn prune(root: &Path) {
     let Ok(files) = fs::read_dir(root.join(DIRECTORY)) else {
         return;
     };
-    let files = files.filter_map(|file| Some(file.ok()?.path()));
-    let mut kept: Vec<_> = files
-        .filter(|path| {
-            path.extension()
-                .is_some_and(|extension| extension == "json")
-        })
-        .map(|path| (path.metadata().and_then(|file| file.modified()).ok(), path))
-        .collect();
+    let paths = files.filter_map(|file| Some(file.ok()?.path()));
+    let answers = paths.filter(|path| path.extension().is_some_and(|it| it == "json"));
+    let time = |path: &Path| path.metadata().and_then(|file| file.modified()).ok();
+    let mut kept: Vec<_> = answers.map(|path| (time(&path), path)).collect();
     kept.sort();
     let surplus = kept.len().saturating_sub(MOST);
     for (number, (_, path)) in kept.iter().enumerate() {

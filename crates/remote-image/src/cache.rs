@@ -22,7 +22,7 @@ use twox_hash::XxHash3_64;
 
 use crate::message::{Identity, PACKET};
 use crate::store::{BLOCK, Store};
-use crate::{ImageUrl, Options, last_use};
+use crate::{ImageUrl, Options, last_use, shared_cache};
 
 /// The error if [`default_directory`] finds none.
 pub const NO_DIRECTORY: &str = "HOME is not set and no cache directory was given";
@@ -46,9 +46,8 @@ const RECIPE: u32 = 1;
 /// other users.
 pub fn default_directory() -> Option<PathBuf> {
     let set = |name| {
-        std::env::var_os(name)
-            .filter(|value| !value.is_empty())
-            .map(PathBuf::from)
+        let value = std::env::var_os(name)?;
+        (!value.is_empty()).then(|| PathBuf::from(value))
     };
     let root = rustix::process::geteuid().is_root();
     let caches = set("XDG_CACHE_HOME").or_else(|| match root {
@@ -135,49 +134,47 @@ pub struct Entry {
     pub shared: bool,
 }
 
-/// Opens the files of an image, creating missing ones, and marks them as used now.
+/// Opens the files of an image in the cache that keeps it, creating missing ones, and marks them as
+/// used now.
 pub fn open(source: &ImageUrl, options: &Options, identity: &Identity) -> io::Result<Store> {
-    let root = root(options)?;
-    let open = || open_entry(&root, source, options, identity);
-    let opened = match open() {
-        // The entry was removed in the meantime.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => open(),
-        opened => opened,
-    };
-    opened.map_err(|error| io::Error::other(format!("{}: {error}", root.display())))
+    let record = Record::new(source, options, identity);
+    in_home(options, |root| {
+        let folder = || Folder::make(root, &record.directory(), options.share);
+        let open = || folder()?.writable_store(&record, options.share);
+        match open() {
+            // The entry was removed in the meantime.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => open(),
+            opened => opened,
+        }
+    })
 }
 
-/// The cache directory that the options name, or otherwise the default one.
-pub(crate) fn root(options: &Options) -> io::Result<PathBuf> {
-    let root = options.cache_dir.clone().or_else(default_directory);
-    root.ok_or_else(|| io::Error::other(NO_DIRECTORY))
+/// The user's cache directory: the one that the options name, or otherwise the default one.
+pub fn directory(options: &Options) -> Option<PathBuf> {
+    options.cache_dir.clone().or_else(default_directory)
+}
+
+/// Runs a step in the cache that keeps new images, which may be the shared one. Errors begin with
+/// the directory of that cache.
+pub(crate) fn in_home<T>(
+    options: &Options,
+    step: impl FnOnce(&Path) -> io::Result<T>,
+) -> io::Result<T> {
+    let root = match options.share {
+        true => shared_cache::directory(options.shared_dir.as_ref()),
+        false => directory(options).ok_or_else(|| io::Error::other(NO_DIRECTORY))?,
+    };
+    step(&root).map_err(|error| io::Error::other(format!("{}: {error}", root.display())))
 }
 
 /// The files of an image that is at least partly present.
 pub fn find(source: &ImageUrl, options: &Options, identity: &Identity) -> Option<Store> {
     let record = Record::new(source, options, identity);
-    let folder = Folder::open(&root(options).ok()?.join(record.directory())).ok()?;
+    let folder = Folder::open(&directory(options)?.join(record.directory())).ok()?;
     folder.check_owner().ok()?;
-    let there = Record::read(&folder).filter(|there| there.is_of(&record))?;
-    let file = |name| folder.file(name, OFlags::RDWR).ok();
-    let (data, map) = (file("data")?, file("map")?);
-    flock(&map, FlockOperation::LockShared).ok()?;
-    Some(Store::new(data.into(), map.into(), there.identity.length))
-}
-
-fn open_entry(
-    root: &Path,
-    source: &ImageUrl,
-    options: &Options,
-    identity: &Identity,
-) -> io::Result<Store> {
-    let record = Record::new(source, options, identity);
-    let path = root.join(record.directory());
-    make_directory(&path)?;
-    let folder = Folder::open(&path)?;
-    folder.check_owner()?;
-    let lock = |map: &File| Ok(flock(map, FlockOperation::LockShared)?);
-    folder.writable_store(record, lock)
+    let store = folder.store_of(&record, OFlags::RDWR)?;
+    flock(store.map(), FlockOperation::LockShared).ok()?;
+    Some(store)
 }
 
 /// The key, which is the same for two images if they have the same bytes, in blocks of the same
@@ -218,32 +215,65 @@ impl Folder {
         })
     }
 
-    /// Makes files that are created in the directory readable by all users.
-    pub(crate) fn readable_by_all(self) -> Folder {
-        let mode = self.mode | Mode::RGRP | Mode::ROTH;
-        Folder { mode, ..self }
+    /// Opens a directory of a cache, creating it if it is missing.
+    pub(crate) fn make(root: &Path, name: &str, shared: bool) -> io::Result<Folder> {
+        let path = root.join(name);
+        if shared {
+            shared_cache::make(root)?;
+            return shared_cache::make(&path);
+        }
+        make_directory(&path)?;
+        let folder = Folder::open(&path)?;
+        folder.check_owner()?;
+        Ok(folder)
+    }
+
+    /// If `shared`, makes files that are created in the directory readable by all users.
+    pub(crate) fn readable_if(mut self, shared: bool) -> Folder {
+        if shared {
+            self.mode |= Mode::RGRP | Mode::ROTH;
+        }
+        self
     }
 
     pub(crate) fn stat(&self) -> io::Result<Stat> {
         Ok(fstat(&self.descriptor)?)
     }
 
-    /// Opens the files of an image, creating missing ones, and marks them as used now. `lock` locks
-    /// the map before anything is written.
-    pub(crate) fn writable_store(
-        &self,
-        record: Record,
-        lock: impl Fn(&File) -> io::Result<()>,
-    ) -> io::Result<Store> {
+    /// Opens the files of an image, creating missing ones, and marks them as used now. Unless the
+    /// cache is `shared`, the map is locked before anything is written.
+    fn writable_store(self, record: &Record, shared: bool) -> io::Result<Store> {
+        let folder = self.readable_if(shared);
         let made = OFlags::RDWR | OFlags::CREATE;
-        let (data, map) = (self.file("data", made)?, self.file("map", made)?);
-        lock(&map)?;
+        let (data, map) = (folder.file("data", made)?, folder.file("map", made)?);
+        if !shared {
+            flock(&map, FlockOperation::LockShared)?;
+        }
         let length = record.identity.length;
-        record.settle(self)?;
+        record.clone().settle(&folder)?;
         if data.metadata()?.len() != length {
             data.set_len(length)?;
         }
         Ok(Store::new(data.into(), map.into(), length))
+    }
+
+    /// The files of an image, if the directory has the image that the record describes.
+    pub(crate) fn store_of(&self, record: &Record, flags: OFlags) -> Option<Store> {
+        let there = Record::read(self).filter(|there| there.is_of(record))?;
+        let file = |name| Some(self.file(name, flags).ok()?.into());
+        Some(Store::new(
+            file("data")?,
+            file("map")?,
+            there.identity.length,
+        ))
+    }
+
+    /// Replaces a file in one step.
+    pub(crate) fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let new = format!("{name}.{}", std::process::id());
+        let made = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
+        self.file(&new, made)?.write_all(bytes)?;
+        self.rename(&new, name)
     }
 
     /// Renames a file within the directory.
@@ -333,12 +363,7 @@ impl Record {
             }
             self = there;
         }
-        let new = format!("{RECORD}.{}", std::process::id());
-        let made = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
-        folder
-            .file(&new, made)?
-            .write_all(&serde_json::to_vec(&self)?)?;
-        folder.rename(&new, RECORD)
+        folder.replace(RECORD, &serde_json::to_vec(&self)?)
     }
 
     /// All URLs from which the image was fetched, without their queries.

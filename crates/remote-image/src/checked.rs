@@ -6,8 +6,8 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Blocks per word. The lower half of a word has one bit for each; the upper half says after which
-/// change of the file they were seen to match.
+/// Blocks per word. The lower half of a word has a bit for each block; the upper half says after
+/// which change of the file these blocks were seen to match.
 const BLOCKS: u64 = 32;
 
 /// Number of words that are allocated together, only when one of their blocks is read: the server

@@ -50,7 +50,7 @@ pub fn find(source: &ImageUrl, options: &Options, diff_id: &str) -> Option<(Iden
     };
     if is_own {
         let record = Record::new(source, options, &identity);
-        let path = cache::root(options).ok()?.join(record.directory());
+        let path = cache::directory(options)?.join(record.directory());
         // On failure, only the time of last use is lost.
         let _ = Folder::open(&path).and_then(|folder| record.settle(&folder));
     }
@@ -87,31 +87,13 @@ pub enum Begun {
 
 /// Begins to make the image of a layer.
 pub fn begin(source: &ImageUrl, options: &Options, diff_id: &str) -> io::Result<Begun> {
-    let root = match options.share {
-        true => shared_cache::directory(options.shared_dir.as_ref()),
-        false => cache::root(options)?,
-    };
-    let begun = begin_in(&root, source, options, diff_id);
-    begun.map_err(|error| {
-        let line = format!("{}: {error}", root.display());
-        io::Error::new(error.kind(), line)
-    })
+    cache::in_home(options, |root| begin_in(root, source, options, diff_id))
 }
 
 fn begin_in(root: &Path, source: &ImageUrl, options: &Options, diff_id: &str) -> io::Result<Begun> {
     let record = Record::new(source, options, &identity(diff_id));
     let (path, shared) = (root.join(record.directory()), options.share);
-    let folder = match shared {
-        true => {
-            shared_cache::make(root)?;
-            shared_cache::make(&path)?
-        }
-        false => {
-            cache::make_directory(&path)?;
-            Folder::open(&path)?
-        }
-    };
-    folder.check_owner()?;
+    let folder = Folder::make(root, &record.directory(), shared)?;
     // The mode of the lock file prevents other users from locking it.
     let lock = folder.file(LOCK, OFlags::RDWR | OFlags::CREATE)?;
     match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
@@ -127,10 +109,7 @@ fn begin_in(root: &Path, source: &ImageUrl, options: &Options, diff_id: &str) ->
     }
     folder.remove_record()?;
     let making = Making {
-        folder: match shared {
-            true => folder.readable_by_all(),
-            false => folder,
-        },
+        folder: folder.readable_if(shared),
         path,
         record,
         shared,

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -54,10 +54,7 @@ struct Image {
     source: ImageUrl,
     options: Options,
     identity: Identity,
-    devices: Vec<ImageUrl>,
-    layers: Vec<ImageUrl>,
-    not_kept: Option<String>,
-    offline: Option<String>,
+    about: About,
     /// The data and map files of the store and of the spare store, writable.
     files: Vec<OwnedFd>,
     /// The fetcher's ends of the sockets.
@@ -96,19 +93,8 @@ impl Fetcher {
         Ok(fetcher)
     }
 
-    /// Like [`start`](Self::start); `note` gets lines for the log as they arrive, including those
-    /// about slow steps before the image is open.
-    pub fn start_noting(
-        source: &ImageUrl,
-        options: &Options,
-        note: &mut dyn FnMut(String),
-    ) -> io::Result<Fetcher> {
-        let mut fetcher = Fetcher::new(program())?;
-        fetcher.open_noting(&[], (source, options), note)?;
-        Ok(fetcher)
-    }
-
-    fn new(program: PathBuf) -> io::Result<Fetcher> {
+    /// Starts the program, which has no image yet.
+    pub(crate) fn new(program: PathBuf) -> io::Result<Fetcher> {
         Ok(Fetcher {
             process: Process::start(&program)?,
             program,
@@ -128,23 +114,24 @@ impl Fetcher {
         options: &Options,
     ) -> io::Result<usize> {
         let mut heard = std::mem::take(&mut self.heard);
-        let opened = self.open_noting(waiting, (source, options), &mut |line| {
-            heard.push_back(line)
-        });
+        let note = &mut |line| heard.push_back(line);
+        let opened = self.open_noting(waiting, source, options, note);
         self.heard = heard;
         opened
     }
 
-    fn open_noting(
+    /// Like [`open`](Self::open); `note` gets lines for the log as they arrive, including those
+    /// about slow steps before the image is open.
+    pub(crate) fn open_noting(
         &mut self,
         waiting: &[BorrowedFd],
-        (source, options): (&ImageUrl, &Options),
+        source: &ImageUrl,
+        options: &Options,
         note: &mut dyn FnMut(String),
     ) -> io::Result<usize> {
         let number = self.images.len();
-        let (source, options) = (source.clone(), options.clone());
         self.process
-            .order_open(number, (&source, &options), None, &[])?;
+            .order_open(number, source, options, None, &[])?;
         loop {
             self.process.wait_while(waiting)?;
             match receive(&self.process.socket)? {
@@ -161,13 +148,18 @@ impl Fetcher {
                     files,
                 )) if files.len() == 4 => {
                     self.images.push(Image {
-                        source,
-                        options,
+                        source: source.clone(),
+                        options: options.clone(),
+                        about: About {
+                            length: identity.length,
+                            compared: identity.digest.is_some(),
+                            timeout: options.timeout,
+                            devices,
+                            layers,
+                            not_kept,
+                            offline,
+                        },
                         identity,
-                        devices,
-                        layers,
-                        not_kept,
-                        offline,
                         files,
                         clients: Vec::new(),
                     });
@@ -182,27 +174,11 @@ impl Fetcher {
         }
     }
 
-    /// The length of the first image in bytes.
-    pub fn length(&self) -> u64 {
-        self.images[0].identity.length
-    }
-
-    /// The first image's extra devices, as its manifest in a registry lists them.
-    pub fn devices(&self) -> &[ImageUrl] {
-        &self.images[0].devices
-    }
-
-    /// The layers below the first image, from top to bottom, as its manifest in a registry lists
-    /// them.
-    pub fn layers(&self) -> &[ImageUrl] {
-        &self.images[0].layers
-    }
-
     /// The files that the manifest in a registry lists in addition to the image with this number:
     /// its extra devices, then the layers below it from top to bottom.
     pub fn listed(&self, number: usize) -> impl Iterator<Item = &ImageUrl> {
-        let image = &self.images[number];
-        image.devices.iter().chain(&image.layers)
+        let about = &self.images[number].about;
+        about.devices.iter().chain(&about.layers)
     }
 
     /// The parts that a new reader of the first image needs.
@@ -230,15 +206,7 @@ impl Fetcher {
         Ok(Parts {
             files: files.try_into().map_err(|_| io::ErrorKind::InvalidData)?,
             socket,
-            about: About {
-                length: image.identity.length,
-                compared: image.identity.digest.is_some(),
-                timeout: image.options.timeout,
-                devices: image.devices.clone(),
-                layers: image.layers.clone(),
-                offline: image.offline.clone(),
-                not_kept: image.not_kept.clone(),
-            },
+            about: image.about.clone(),
         })
     }
 
@@ -282,10 +250,10 @@ impl Fetcher {
         self.process = Process::start(&self.program)?;
         for (number, image) in self.images.iter_mut().enumerate() {
             image.clients.retain(|client| !is_closed(client));
-            let what = (&image.source, &image.options);
+            let (source, options) = (&image.source, &image.options);
             let identity = Some(image.identity.clone());
             self.process
-                .order_open(number, what, identity, &image.files)?;
+                .order_open(number, source, options, identity, &image.files)?;
             for client in &image.clients {
                 let order = Order::Reader { image: number };
                 send(&self.process.socket, &order, &[client.as_fd()])?;
@@ -323,10 +291,8 @@ impl Fetcher {
         self.order_end()?;
         let watch = move || {
             // An error, which means that the fetcher cannot be started, ends the loop.
-            while let Ok(true) = self
-                .attend(&note)
-                .inspect_err(|error| note(&format!("{PROGRAM}: {error}")))
-            {}
+            let report = |error: &io::Error| note(&format!("{PROGRAM}: {error}"));
+            while let Ok(true) = self.attend(&note).inspect_err(report) {}
         };
         std::thread::Builder::new()
             .name("fetcher".into())
@@ -354,8 +320,8 @@ impl AsFd for Fetcher {
 }
 
 impl Process {
-    /// Starts the program; its arguments and environment do not reveal its task. It ends when the
-    /// other end of its standard input is closed.
+    /// Starts the program. Its arguments and environment do not reveal its task. The program ends
+    /// when the other end of its standard input is closed.
     fn start(program: &Path) -> io::Result<Process> {
         let (socket, end) = pair()?;
         let mut command = Command::new(program);
@@ -381,7 +347,8 @@ impl Process {
     fn order_open(
         &self,
         image: usize,
-        (source, options): (&ImageUrl, &Options),
+        source: &ImageUrl,
+        options: &Options,
         identity: Option<Identity>,
         files: &[OwnedFd],
     ) -> io::Result<()> {
@@ -417,13 +384,9 @@ impl Drop for Process {
 }
 
 /// The program beside this one, or else in `PATH`.
-fn program() -> PathBuf {
-    let own = std::env::current_exe().ok();
-    let beside = own
-        .as_deref()
-        .and_then(Path::parent)
-        .map(|folder| folder.join(PROGRAM));
-    let beside = beside.filter(|program| program.is_file());
+pub(crate) fn program() -> PathBuf {
+    let beside = std::env::current_exe().map(|own| own.with_file_name(PROGRAM));
+    let beside = beside.ok().filter(|program| program.is_file());
     beside.unwrap_or_else(|| PROGRAM.into())
 }
 
@@ -435,12 +398,7 @@ fn is_closed(socket: &OwnedFd) -> bool {
 
 /// Opens the file again, read-only.
 fn reopen(file: &OwnedFd) -> io::Result<OwnedFd> {
-    use std::os::fd::AsRawFd;
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-    Ok(openat(
-        CWD,
-        path,
-        OFlags::RDONLY | OFlags::CLOEXEC,
-        Mode::empty(),
-    )?)
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    Ok(openat(CWD, path, flags, Mode::empty())?)
 }

@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::checked::Checked;
+use crate::fetcher::program;
 use crate::message::{Class, Counters, RANGES};
 use crate::parts::{About, Parts};
 use crate::receiver::{Conversation, Request};
@@ -30,17 +31,14 @@ pub struct RemoteFile {
 impl RemoteFile {
     /// Creates the file without reading anything or starting a thread.
     pub fn new(parts: Parts) -> RemoteFile {
-        let Parts {
-            files: [data, map, spare, spare_map],
-            socket,
-            about,
-        } = parts;
+        let [data, map, spare, spare_map] = parts.files;
+        let about = parts.about;
         let length = about.length;
         RemoteFile {
             store: Store::new(data, map, length),
             spare: Store::new(spare, spare_map, length),
             checked: Checked::new(length.div_ceil(BLOCK)),
-            conversation: Conversation::new(socket, about.timeout),
+            conversation: Conversation::new(parts.socket, about.timeout),
             about,
         }
     }
@@ -146,10 +144,9 @@ impl RemoteFile {
     /// is answered.
     pub fn forget(&self, range: &Range<u64>) -> io::Result<Request> {
         let ranges = self.within(std::slice::from_ref(range));
-        ranges
-            .iter()
-            .flat_map(blocks)
-            .for_each(|block| self.checked.forget(block));
+        for block in ranges.iter().flat_map(blocks) {
+            self.checked.forget(block);
+        }
         self.conversation.ask(ranges, Class::Forget, false)
     }
 
@@ -179,16 +176,14 @@ impl RemoteFile {
         if !self.about.compared {
             return Ok(());
         }
-        self.request(std::slice::from_ref(&(0..1)), Class::Fill)?
-            .wait()
+        let asked = self.request(std::slice::from_ref(&(0..1)), Class::Fill)?;
+        asked.wait()
     }
 
     /// The fetcher's counters. Fails if it does not answer within two seconds.
     pub fn counters(&self) -> io::Result<Counters> {
-        let reply = self
-            .conversation
-            .ask(Vec::new(), Class::Counters, false)?
-            .reply()?;
+        let asked = self.conversation.ask(Vec::new(), Class::Counters, false)?;
+        let reply = asked.reply()?;
         reply.outcome()?;
         let counters: Counters = serde_json::from_str(&reply.text)?;
         let read = self.checked.count() * BLOCK;
@@ -205,11 +200,10 @@ impl RemoteFile {
     }
 
     fn range(&self, length: usize, offset: u64) -> io::Result<Range<u64>> {
-        let end = offset
-            .checked_add(length as u64)
-            .filter(|&end| end <= self.length());
-        let end = end.ok_or(io::ErrorKind::UnexpectedEof)?;
-        Ok(offset..end)
+        match offset.checked_add(length as u64) {
+            Some(end) if end <= self.length() => Ok(offset..end),
+            _ => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
     }
 
     fn block(&self, block: u64) -> io::Result<Option<Vec<u8>>> {
@@ -253,7 +247,8 @@ pub fn open_all(
     options: &Options,
     progress: &mut dyn FnMut(String),
 ) -> io::Result<Vec<(ImageUrl, RemoteFile)>> {
-    let mut fetcher = Fetcher::start_noting(source, options, progress)?;
+    let mut fetcher = Fetcher::new(program())?;
+    fetcher.open_noting(&[], source, options, progress)?;
     let mut files = vec![(source.clone(), RemoteFile::new(fetcher.client()?))];
     let others: Vec<_> = fetcher.listed(0).cloned().collect();
     for other in others {

@@ -2,12 +2,12 @@
 //! of the image, so that they are valid as long as the image stays the same.
 
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::OFlags;
 
-use crate::cache::{Folder, Record, default_directory};
+use crate::cache::{Folder, Record, directory};
 use crate::message::Identity;
 use crate::{ImageUrl, Options};
 
@@ -34,8 +34,7 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 /// Whether the cache knows the profile of an image at this URL, or that the image has none, even if
 /// another image is there now.
 pub fn are_known(source: &ImageUrl, options: &Options) -> bool {
-    let root = options.cache_dir.clone().or_else(default_directory);
-    let folders = root.and_then(|root| fs::read_dir(root).ok());
+    let folders = directory(options).and_then(|root| fs::read_dir(root).ok());
     let url = source.to_string();
     let mut folders = folders.into_iter().flatten().flatten();
     folders.any(|folder| {
@@ -49,9 +48,8 @@ pub fn are_known(source: &ImageUrl, options: &Options) -> bool {
 
 /// The known profile of an image; empty if it has none.
 pub fn known(source: &ImageUrl, options: &Options, identity: &Identity) -> Option<Vec<u8>> {
-    let file = folder(source, options, identity)?
-        .file(FILE, OFlags::RDONLY)
-        .ok()?;
+    let folder = folder(source, options, identity)?;
+    let file = folder.file(FILE, OFlags::RDONLY).ok()?;
     let written = file.metadata().ok()?.modified().ok()?;
     let mut bytes = Vec::new();
     file.take(LONGEST as u64 + 1).read_to_end(&mut bytes).ok()?;
@@ -60,31 +58,22 @@ pub fn known(source: &ImageUrl, options: &Options, identity: &Identity) -> Optio
     (!is_old).then_some(bytes)
 }
 
-/// Stores the profile in the directory of the image, if the image is kept.
-///
-/// # Errors Fails on a disk error.
+/// Stores the profile in the directory of the image, if the image is kept. Fails on a disk error.
 pub fn remember(
     source: &ImageUrl,
     options: &Options,
     identity: &Identity,
     bytes: &[u8],
 ) -> io::Result<()> {
-    let Some(folder) = folder(source, options, identity) else {
-        return Ok(());
-    };
-    let made = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
-    let new = format!("{FILE}.{}", std::process::id());
-    let mut file = folder.file(&new, made)?;
-    file.write_all(bytes)?;
-    folder.rename(&new, FILE)
+    let folder = folder(source, options, identity);
+    folder.map_or(Ok(()), |folder| folder.replace(FILE, bytes))
 }
 
 /// The directory of the image, if there is one that belongs only to this user.
 fn folder(source: &ImageUrl, options: &Options, identity: &Identity) -> Option<Folder> {
     let is_ours = options.keep && !options.share;
-    let root = options.cache_dir.clone().or_else(default_directory)?;
     let record = Record::new(source, options, identity);
-    let folder = Folder::open(&root.join(record.directory())).ok()?;
+    let folder = Folder::open(&directory(options)?.join(record.directory())).ok()?;
     let is_it = Record::read(&folder).is_some_and(|there| there.is_of(&record));
     (is_ours && is_it && folder.check_owner().is_ok()).then_some(folder)
 }

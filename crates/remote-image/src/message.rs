@@ -308,10 +308,8 @@ pub fn receive<T: for<'a> Deserialize<'a>>(
     if received.bytes == 0 {
         return Ok(None);
     }
-    Ok(Some((
-        serde_json::from_slice(&bytes[..received.bytes])?,
-        files,
-    )))
+    let message = serde_json::from_slice(&bytes[..received.bytes])?;
+    Ok(Some((message, files)))
 }
 
 #[cfg(test)]

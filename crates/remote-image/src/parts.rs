@@ -22,7 +22,7 @@ pub struct Parts {
 }
 
 /// What a reader knows about the image.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct About {
     /// The length of the image in bytes.
     pub length: u64,
@@ -51,18 +51,15 @@ impl Parts {
     pub fn into_descriptor(self) -> io::Result<OwnedFd> {
         let (end, reader) = pair()?;
         let files = self.files.iter().chain([&self.socket]);
-        send(
-            &end,
-            &self.about,
-            &files.map(AsFd::as_fd).collect::<Vec<_>>(),
-        )?;
+        let files: Vec<_> = files.map(AsFd::as_fd).collect();
+        send(&end, &self.about, &files)?;
         Ok(reader)
     }
 
     /// Unpacks a descriptor from [`into_descriptor`](Self::into_descriptor); does not wait.
     pub fn from_descriptor(descriptor: OwnedFd) -> io::Result<Parts> {
-        let (about, mut files) =
-            receive::<About>(&descriptor)?.ok_or(io::ErrorKind::UnexpectedEof)?;
+        let received = receive(&descriptor)?;
+        let (about, mut files) = received.ok_or(io::ErrorKind::UnexpectedEof)?;
         let socket = files.pop().ok_or(io::ErrorKind::InvalidData)?;
         let files = files.try_into();
         Ok(Parts {

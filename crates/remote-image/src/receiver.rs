@@ -99,7 +99,13 @@ impl Conversation {
         unattended: bool,
     ) -> io::Result<Request> {
         self.start()?;
-        let question = self.register(ranges, class, unattended);
+        let question = self.question(ranges, class);
+        let asked = Asked {
+            question: question.clone(),
+            reply: None,
+            unattended,
+        };
+        self.lock().asked.insert(question.id, asked);
         let request = Request {
             conversation: Arc::clone(self),
             id: question.id,
@@ -112,26 +118,14 @@ impl Conversation {
 
     /// Sends a question that has no reply and may be lost.
     pub(crate) fn tell(&self, ranges: Vec<Range<u64>>, class: Class) {
-        let id = {
-            let mut state = self.lock();
-            state.next += 1;
-            state.next - 1
-        };
-        let _ = self.send(&Question { id, class, ranges });
+        let _ = self.send(&self.question(ranges, class));
     }
 
-    fn register(&self, ranges: Vec<Range<u64>>, class: Class, unattended: bool) -> Question {
+    fn question(&self, ranges: Vec<Range<u64>>, class: Class) -> Question {
         let mut state = self.lock();
         let id = state.next;
         state.next += 1;
-        let question = Question { id, class, ranges };
-        let asked = Asked {
-            question: question.clone(),
-            reply: None,
-            unattended,
-        };
-        state.asked.insert(id, asked);
-        question
+        Question { id, class, ranges }
     }
 
     /// Uses write(2), which takes no address, since a sandbox may forbid addresses. The socket has
@@ -152,12 +146,10 @@ impl Conversation {
             }
         }
         let mut state = self.lock();
+        let errno = rustix::io::Errno::PIPE.raw_os_error();
         for (&id, asked) in &mut state.asked {
-            let (errno, text) = (
-                rustix::io::Errno::PIPE.raw_os_error(),
-                "the fetcher ended".into(),
-            );
-            asked.reply.get_or_insert(Reply::new(id, errno, text));
+            let ended = || Reply::new(id, errno, "the fetcher ended".into());
+            asked.reply.get_or_insert_with(ended);
         }
         self.changed.notify_all();
     }
@@ -204,10 +196,8 @@ impl Conversation {
         let end = Instant::now() + most;
         let mut state = self.lock();
         loop {
-            let given_up = state
-                .given_up
-                .is_some_and(|when| when.elapsed() < SAME_READ);
-            let heard = match given_up {
+            let is_recent = |when: Instant| when.elapsed() < SAME_READ;
+            let heard = match state.given_up.is_some_and(is_recent) {
                 true => state.heard,
                 false => state.heard.max(request.started),
             };

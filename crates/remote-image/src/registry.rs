@@ -85,13 +85,8 @@ impl TarLayer {
 
     /// The text that [`parse`](Self::parse) reads.
     pub(crate) fn fragment(&self) -> String {
-        let TarLayer {
-            bytes,
-            packing,
-            diff_id,
-            ..
-        } = self;
-        format!("{}={bytes},{diff_id}", packing.media_type())
+        let packing = self.packing.media_type();
+        format!("{packing}={},{}", self.bytes, self.diff_id)
     }
 }
 
@@ -144,10 +139,9 @@ impl Reference {
             (None, Some(_)) => return Err("the tag is not valid".into()),
             (None, None) => return Err("a tag (:TAG) or digest (@sha256:DIGEST) is missing".into()),
         };
-        let (registry, name) = (registry.into(), name.into());
         Ok(Reference {
-            registry,
-            name,
+            registry: registry.into(),
+            name: name.into(),
             version,
         })
     }

@@ -33,26 +33,19 @@ pub fn directory(named: Option<&PathBuf>) -> PathBuf {
 pub fn open(source: &ImageUrl, options: &Options, identity: &Identity) -> Option<Store> {
     let root = directory(options.shared_dir.as_ref());
     let record = Record::new(source, options, identity);
-    let _root = trusted_folder(&root)?;
-    let folder = trusted_folder(&root.join(record.directory()))?;
-    let there = Record::read(&folder).filter(|there| there.is_of(&record))?;
-    let file = |name| {
-        folder
-            .file(name, OFlags::RDONLY)
-            .ok()
-            .filter(is_file_trusted)
-    };
-    let (data, map) = (file("data")?, file("map")?);
-    let store = Store::new(data.into(), map.into(), there.identity.length);
+    let store = trusted_folder(&root, &record.directory())?.store_of(&record, OFlags::RDONLY)?;
+    let is_trusted = is_file_trusted(store.data()) && is_file_trusted(store.map());
     let has_digest = identity.digest.is_some() || identity.diff_id.is_some();
     let is_compared = !has_digest || store.is_verified();
-    (store.is_whole() && is_compared).then_some(store)
+    (is_trusted && store.is_whole() && is_compared).then_some(store)
 }
 
-/// A directory of the cache, if only root and the caller can have written to it.
-pub(crate) fn trusted_folder(path: &Path) -> Option<Folder> {
+/// A directory in the cache, if only root and the caller can have written to both.
+pub(crate) fn trusted_folder(root: &Path, name: &str) -> Option<Folder> {
     let is_trusted = |folder: &Folder| folder.stat().is_ok_and(|stat| is_trusted(&stat));
-    Folder::open(path).ok().filter(is_trusted)
+    let folder = |path: &Path| Folder::open(path).ok().filter(is_trusted);
+    folder(root)?;
+    folder(&root.join(name))
 }
 
 fn is_trusted(stat: &Stat) -> bool {
@@ -68,19 +61,6 @@ fn is_file_trusted(file: &File) -> bool {
 fn is_trusted_owner(owner: u32, mode: u32) -> bool {
     let own = rustix::process::geteuid().as_raw();
     [0, own].contains(&owner) && mode & 0o022 == 0
-}
-
-/// Opens the files of an image that will be shared, creating missing ones.
-pub fn fill(source: &ImageUrl, options: &Options, identity: &Identity) -> io::Result<Store> {
-    let root = directory(options.shared_dir.as_ref());
-    let fill = || {
-        make(&root)?;
-        let record = Record::new(source, options, identity);
-        let folder = make(&root.join(record.directory()))?;
-        folder.readable_by_all().writable_store(record, |_| Ok(()))
-    };
-    let filled: io::Result<Store> = fill();
-    filled.map_err(|error| io::Error::other(format!("{}: {error}", root.display())))
 }
 
 /// Creates a directory that the caller owns and everyone may read.
@@ -135,6 +115,7 @@ mod tests {
             let place = tempfile::tempdir().unwrap();
             let options = Options {
                 shared_dir: Some(place.path().join("shared")),
+                share: true,
                 ..Options::default()
             };
             let identity = Identity {
@@ -153,7 +134,7 @@ mod tests {
         }
 
         fn fill(&self) -> io::Result<Store> {
-            fill(&self.source, &self.options, &self.identity)
+            cache::open(&self.source, &self.options, &self.identity)
         }
 
         fn open(&self) -> Option<Store> {

@@ -48,16 +48,14 @@ impl ImageUrl {
                  http.user_file="
             )),
             None if authority.is_empty() => Err(format!("{scheme}://: the URL has no host")),
-            None if known[2] => match Reference::parse(rest) {
-                Ok(_) => {
-                    let url = format!("{OCI}://{rest}");
-                    Ok(ImageUrl { url })
+            None if known[2] => {
+                let url = format!("{OCI}://{rest}");
+                let image = ImageUrl { url };
+                match Reference::parse(rest) {
+                    Ok(_) => Ok(image),
+                    Err(why) => Err(format!("{image}: {why}")),
                 }
-                Err(why) => {
-                    let shown = rest.split(['?', '#']).next().unwrap_or_default();
-                    Err(format!("{OCI}://{shown}: {why}"))
-                }
-            },
+            }
             None => Ok(ImageUrl { url: text.into() }),
         })
     }
@@ -82,16 +80,17 @@ impl ImageUrl {
     /// A blob of the same repository with exactly `bytes` bytes, or `None` if this is not in a
     /// registry.
     pub fn blob(&self, digest: &str, bytes: u64) -> Option<ImageUrl> {
-        let Reference { registry, name, .. } = self.reference()?;
-        let url = format!("{OCI}://{registry}/{name}@{digest}#blob={bytes}");
-        Some(ImageUrl { url })
+        self.in_repository(digest, &format!("blob={bytes}"))
     }
 
     /// A layer of the same repository that becomes an image, or `None` if this is not in a
     /// registry.
     pub fn tar(&self, layer: &TarLayer) -> Option<ImageUrl> {
+        self.in_repository(&layer.digest, &layer.fragment())
+    }
+
+    fn in_repository(&self, digest: &str, fragment: &str) -> Option<ImageUrl> {
         let Reference { registry, name, .. } = self.reference()?;
-        let (digest, fragment) = (&layer.digest, layer.fragment());
         let url = format!("{OCI}://{registry}/{name}@{digest}#{fragment}");
         Some(ImageUrl { url })
     }
@@ -195,20 +194,21 @@ pub struct Options {
 }
 
 impl Options {
+    /// The files with credentials for the origin of the URL.
+    pub fn credential_files(&self) -> impl Iterator<Item = &PathBuf> {
+        let files = [&self.token_file, &self.user_file, &self.header_file];
+        files.into_iter().flatten()
+    }
+
     /// A warning about credential files that users other than their owner may read, if there are
     /// any.
     pub fn exposed_files(&self) -> Option<String> {
-        let files = [
-            &self.header_file,
-            &self.token_file,
-            &self.user_file,
-            &self.netrc_file,
-        ];
+        let files = self.credential_files().chain(&self.netrc_file);
         let is_exposed = |path: &&PathBuf| {
             let mode = path.metadata().map(|file| file.permissions().mode());
             mode.is_ok_and(|mode| mode & 0o044 != 0)
         };
-        let exposed = files.into_iter().flatten().filter(is_exposed);
+        let exposed = files.filter(is_exposed);
         let names: Vec<_> = exposed.map(|path| path.display().to_string()).collect();
         let names = (!names.is_empty()).then(|| names.join(", "))?;
         Some(format!(

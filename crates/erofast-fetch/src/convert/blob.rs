@@ -6,33 +6,26 @@ use remote_image::Options;
 use remote_image::store::BLOCK;
 use reqwest::{Response, StatusCode};
 use sha2::{Digest, Sha256};
+use tokio::io::AsyncWriteExt;
 use tokio::net::unix::pipe::Sender;
 use tokio::time::{sleep, timeout};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, ensure, other_length};
 use crate::http::{self, Server, check_range};
 
 /// The first and the longest pause after an attempt that delivered nothing.
 const PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// The outcome of sending.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Sent {
-    /// The whole blob was sent; this is its digest.
-    All(String),
-    /// Nobody is reading any more.
-    Unread,
-}
-
-/// Sends the bytes of a blob to `to`, and reports to `came` how many have arrived.
+/// Sends the bytes of a blob to `to`, and reports to `came` how many have arrived. Returns the
+/// digest of the blob, or `None` if nobody is reading any more.
 pub async fn send(
     server: &Server,
     options: &Options,
     length: u64,
-    to: &Sender,
+    to: &mut Sender,
     came: impl Fn(u64),
-) -> Result<Sent, Failure> {
+) -> Result<Option<String>, Failure> {
     let (mut hash, mut done, mut pause) = (Sha256::new(), 0, PAUSE);
     let mut pace = Pace::new(options.timeout);
     while done < length {
@@ -40,15 +33,15 @@ pub async fn send(
             let mut response = server.get(&(done..length), None).await?;
             check(&response, done, length)?;
             while let Some(bytes) = pace.next(&mut response).await? {
-                if bytes.len() as u64 > length - done {
-                    let line = format!("the server sent more than the {length} bytes of the layer");
-                    return Err(Failure::lasting(line));
-                }
+                ensure!(
+                    bytes.len() as u64 <= length - done,
+                    "the server sent more than the {length} bytes of the layer"
+                );
                 hash.update(&bytes);
                 done += bytes.len() as u64;
                 came(bytes.len() as u64);
                 let begun = Instant::now();
-                if !write(to, &bytes).await {
+                if to.write_all(&bytes).await.is_err() {
                     return Ok(false);
                 }
                 pace.resume(begun.elapsed());
@@ -56,22 +49,22 @@ pub async fn send(
             Ok(true)
         };
         let failure = match part.await {
-            Ok(false) => return Ok(Sent::Unread),
+            Ok(false) => return Ok(None),
             Ok(true) => Failure::new("the server sent less than requested"),
             Err(failure) => failure,
         };
-        if pace.is_new() {
+        if pace.bytes == 0 {
             pause = PAUSE;
         }
         if done < length {
-            if failure.lasting || pace.is_over() {
+            if failure.lasting || pace.since.elapsed() >= pace.limit {
                 return Err(failure);
             }
             sleep(failure.retry_after.unwrap_or(pause).min(options.timeout)).await;
             pause = (2 * pause).min(LONGEST_PAUSE);
         }
     }
-    Ok(Sent::All(format!("sha256:{:x}", hash.finalize())))
+    Ok(Some(format!("sha256:{:x}", hash.finalize())))
 }
 
 /// Limits the time for each block's worth of bytes, so that a trickle does not count as progress.
@@ -93,9 +86,8 @@ impl Pace {
     /// The next bytes of an answer.
     async fn next(&mut self, response: &mut Response) -> Result<Option<Vec<u8>>, Failure> {
         let left = self.limit.saturating_sub(self.since.elapsed());
-        let bytes = timeout(left, response.chunk())
-            .await
-            .map_err(Failure::drips)??;
+        let bytes = timeout(left, response.chunk()).await;
+        let bytes = bytes.map_err(Failure::drips)??;
         self.bytes += bytes.as_ref().map_or(0, |bytes| bytes.len() as u64);
         Ok(bytes.map(Vec::from))
     }
@@ -107,14 +99,6 @@ impl Pace {
             *self = Pace::new(self.limit);
         }
     }
-
-    fn is_new(&self) -> bool {
-        self.bytes == 0
-    }
-
-    fn is_over(&self) -> bool {
-        self.since.elapsed() >= self.limit
-    }
 }
 
 /// Checks that an answer continues at `done`. A server that does not support ranges may send the
@@ -123,36 +107,14 @@ fn check(response: &Response, done: u64, length: u64) -> Result<(), Failure> {
     match response.status() {
         StatusCode::PARTIAL_CONTENT => match http::identity(response)?.length {
             found if found == length => check_range(response, &(done..length)),
-            found => Err(another_length(found, length)),
+            found => Err(other_length(found, length)),
         },
         _ if done > 0 => Err(Failure::lasting(
             "the response was cut off, and the server does not support ranges to resume from there",
         )),
         _ => match response.content_length() {
-            Some(found) if found != length => Err(another_length(found, length)),
+            Some(found) if found != length => Err(other_length(found, length)),
             _ => Ok(()),
         },
     }
-}
-
-fn another_length(found: u64, length: u64) -> Failure {
-    Failure::lasting(format!(
-        "the blob has {found} bytes, but the manifest says {length}"
-    ))
-}
-
-/// Returns false if nobody is reading any more.
-async fn write(to: &Sender, mut bytes: &[u8]) -> bool {
-    while !bytes.is_empty() {
-        match to.try_write(bytes) {
-            Ok(written) => bytes = &bytes[written..],
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                if to.writable().await.is_err() {
-                    return false;
-                }
-            }
-            Err(_) => return false,
-        }
-    }
-    true
 }

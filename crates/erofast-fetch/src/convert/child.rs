@@ -26,7 +26,6 @@ use rustix::thread::CapabilitySet;
 use sha2::{Digest, Sha256};
 use tar_layer::{Error, Limits};
 
-use super::zstandard;
 use crate::layers::{BEGINNING, is_image};
 
 /// The first argument of both processes.
@@ -85,16 +84,12 @@ pub fn run() -> Option<ExitCode> {
         }
         _ => return None,
     };
-    Some(match outcome {
-        Ok(said) if what == UNPACK => {
-            eprintln!("{said}");
-            ExitCode::SUCCESS
-        }
-        Ok(line) | Err(line) => {
-            eprintln!("{line}");
-            ExitCode::FAILURE
-        }
-    })
+    let (line, code) = match outcome {
+        Ok(digest) if what == UNPACK => (digest, ExitCode::SUCCESS),
+        Ok(line) | Err(line) => (line, ExitCode::FAILURE),
+    };
+    eprintln!("{line}");
+    Some(code)
 }
 
 /// Unpacks standard input, and writes the rewritten archive to standard output. Returns the digest
@@ -116,7 +111,10 @@ fn unpack(most: u64) -> Result<String, String> {
     let mut input: Box<dyn Read> = match packing {
         Packing::Plain => Box::new(input),
         Packing::Gzip => Box::new(MultiGzDecoder::new(input)),
-        Packing::Zstd => Box::new(zstandard::Reader::new(input)),
+        Packing::Zstd => {
+            let decoder = zstd::Decoder::with_buffer(input);
+            Box::new(decoder.map_err(|error| error.to_string())?)
+        }
     };
     let packing = packing.media_type();
     let damaged = |error: io::Error| format!("cannot be unpacked as {packing}: {error}");
@@ -260,7 +258,7 @@ fn confine(rules: &[(&Path, BitFlags<AccessFs>)]) -> Result<(), String> {
     if let Err(error) = capabilities::keep(CapabilitySet::empty()) {
         missing.push(described("dropping capabilities", &error));
     }
-    // The kernel cleared this setting when the process changed its user.
+    // The kernel forgets this signal when a process changes its user, so it is set only now.
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
     if let Err(error) = files::restrict_to(files::beneath(rules)) {
         missing.push(described("Landlock", &error));

@@ -7,12 +7,10 @@
 mod blob;
 pub mod child;
 mod pipeline;
-mod zstandard;
 
 use std::cell::{Cell, RefCell};
 use std::fs;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -20,17 +18,18 @@ use std::time::{Duration, Instant};
 
 use confinement::user::{self, NOBODY};
 use remote_image::converted::{self, Begun, Making};
-use remote_image::message::{Identity, News, send};
+use remote_image::message::Identity;
 use remote_image::registry::TarLayer;
 use remote_image::store::Store;
 use remote_image::{ImageUrl, Options, cache};
 use tokio::sync::Semaphore;
-use tokio::task::{JoinHandle, spawn_local};
+use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, ensure};
 use crate::http::Server;
-use blob::Sent;
+use crate::layers::Named;
+use crate::wanted::Wanted;
 use pipeline::{Mkfs, Pipeline};
 
 /// Interval between checks of a layer that another process is converting.
@@ -40,19 +39,9 @@ const PROGRESS: Duration = Duration::from_secs(5);
 /// Maximum number of simultaneous conversions: each takes two processes and a connection.
 const MOST: usize = 4;
 
-/// A layer, and its name in messages.
-#[derive(Debug, Clone)]
-pub struct Named {
-    pub layer: TarLayer,
-    /// The name, which says which layer this is if the image has several.
-    pub name: String,
-}
-
-/// State shared by the conversions of an image.
-struct Shared {
-    source: ImageUrl,
-    options: Options,
-    parent: Rc<OwnedFd>,
+/// The conversions of an image's layers.
+struct Conversions {
+    wanted: Wanted,
     turns: Semaphore,
     mkfs: RefCell<Option<Mkfs>>,
     progress: Progress,
@@ -63,72 +52,59 @@ struct Shared {
 /// Progress, in bytes of layers.
 struct Progress {
     came: Cell<u64>,
-    all: Cell<u64>,
+    all: u64,
     said: Cell<Instant>,
 }
 
 /// Converts the layers that are not in the cache; holding the result keeps them there. A failure
 /// ends all conversions, and the error names the layer.
 pub async fn convert(
-    source: &ImageUrl,
-    options: &Options,
-    parent: &Rc<OwnedFd>,
+    wanted: &Wanted,
     server: &Server,
     layers: Vec<Named>,
 ) -> Result<Vec<Store>, Failure> {
-    let (mut there, missing) = sort(source, options, layers).await;
+    let (mut there, missing) = sort(&wanted.source, &wanted.options, layers).await;
     if missing.is_empty() {
         return Ok(there);
     }
-    let shared = Rc::new(Shared {
-        source: source.clone(),
-        options: options.clone(),
-        parent: Rc::clone(parent),
+    let conversions = Rc::new(Conversions {
+        wanted: wanted.clone(),
         turns: Semaphore::new(MOST),
         mkfs: RefCell::default(),
         progress: Progress {
             came: Cell::new(0),
-            all: Cell::new(missing.iter().map(|named| named.layer.bytes).sum()),
+            all: missing.iter().map(|named| named.layer.bytes).sum(),
             said: Cell::new(Instant::now()),
         },
         finishing: Arc::default(),
     });
-    shared.note(&format!(
-        "converting {} of {}",
-        count(missing.len()),
-        megabytes(shared.progress.all.get())
-    ));
-    let mut tasks = Vec::new();
+    let (layers, all) = (count(missing.len()), conversions.progress.all);
+    conversions.note(&format!("converting {layers} of {}", megabytes(all)));
+    let mut tasks = JoinSet::new();
     for named in missing {
-        let (shared, server) = (Rc::clone(&shared), server.blob(&named.layer.digest)?);
-        tasks.push(spawn_local(async move {
-            let outcome = shared.one(&server, &named.layer).await;
+        let (conversions, server) = (Rc::clone(&conversions), server.blob(&named.layer.digest)?);
+        tasks.spawn_local(async move {
+            let outcome = conversions.one(&server, &named.layer).await;
             outcome.map_err(|failure| failure.about(&named.name))
-        }));
+        });
     }
     let mut outcome = Ok(());
-    while !tasks.is_empty() && outcome.is_ok() {
-        match tasks.iter().position(JoinHandle::is_finished) {
-            Some(at) => {
-                let ended = tasks.swap_remove(at).await.map_err(Failure::lasting);
-                outcome = ended.and_then(|ended| ended).map(|store| there.push(store));
-            }
-            None => sleep(LOOK / 10).await,
-        }
+    while outcome.is_ok()
+        && let Some(ended) = tasks.join_next().await
+    {
+        let ended = ended.map_err(Failure::lasting).and_then(|ended| ended);
+        outcome = ended.map(|store| there.push(store));
     }
     // The first failure ends the other conversions. Remove their unfinished images before reporting
     // the failure, because the parent kills this process when it hears of it.
-    tasks.iter().for_each(JoinHandle::abort);
-    for task in tasks {
-        let _ = task.await;
-    }
-    while Arc::strong_count(&shared.finishing) > 1 {
+    tasks.shutdown().await;
+    while Arc::strong_count(&conversions.finishing) > 1 {
         sleep(LOOK / 10).await;
     }
     outcome.map(|()| there)
 }
 
-/// Returns the images that exist, and the layers without one. If an image was found damaged, all
+/// Returns the images that exist, and the layers without an image. If an image was found damaged, all
 /// others are checked too, so that disk damage is repaired in one go.
 async fn sort(
     source: &ImageUrl,
@@ -162,26 +138,27 @@ async fn sort(
 
 /// The image of a layer, if it exists.
 pub fn find(source: &ImageUrl, options: &Options, layer: &TarLayer) -> Option<(Identity, Store)> {
-    let source = source.tar(layer).unwrap_or_else(|| source.clone());
-    converted::find(&source, options, &layer.diff_id)
+    converted::find(&of_layer(source, layer), options, &layer.diff_id)
 }
 
-impl Shared {
+/// The URL of a layer.
+fn of_layer(source: &ImageUrl, layer: &TarLayer) -> ImageUrl {
+    source.tar(layer).unwrap_or_else(|| source.clone())
+}
+
+impl Conversions {
     /// Sends one line for the log.
     fn note(&self, line: &str) {
-        let line = format!("{}: {line}", self.source);
-        let _ = send(&self.parent, &News::Note(line), &[]);
+        self.wanted.shared.note(&self.wanted.source, line);
     }
 
     /// Converts one layer, or waits while another process does so.
     async fn one(&self, server: &Server, layer: &TarLayer) -> Result<Store, Failure> {
-        let source = self
-            .source
-            .tar(layer)
-            .unwrap_or_else(|| self.source.clone());
+        let options = &self.wanted.options;
+        let source = of_layer(&self.wanted.source, layer);
         let _turn = self.turns.acquire().await.map_err(Failure::lasting)?;
         loop {
-            let begun = converted::begin(&source, &self.options, &layer.diff_id);
+            let begun = converted::begin(&source, options, &layer.diff_id);
             match begun.map_err(no_room)? {
                 Begun::There(store) => return Ok(store),
                 Begun::Elsewhere => sleep(LOOK).await,
@@ -195,18 +172,12 @@ impl Shared {
 
     /// Makes room on a full disk. Returns false if there is nothing to remove.
     fn shrink(&self, layer: &TarLayer) -> bool {
-        let root = self
-            .options
-            .cache_dir
-            .clone()
-            .or_else(cache::default_directory);
+        let options = &self.wanted.options;
+        let Some(root) = cache::directory(options).filter(|_| !options.share) else {
+            return false;
+        };
         let mut freed = 0;
-        while freed < layer.bytes
-            && !self.options.share
-            && root
-                .as_deref()
-                .is_some_and(|root| cache::shrink(root).unwrap_or(false))
-        {
+        while freed < layer.bytes && cache::shrink(&root).unwrap_or(false) {
             freed += layer.bytes / 4 + 1;
         }
         freed > 0
@@ -221,32 +192,30 @@ impl Shared {
         let (begun, work) = (Instant::now(), making.work());
         hand_over(&work).map_err(no_room)?;
         let mkfs = self.mkfs(&work).await?;
-        let most = self.options.cache_size;
+        let options = &self.wanted.options;
+        let most = options.cache_size;
         let started = Pipeline::start(&mkfs, layer, most, &work);
-        let (pipeline, to) = started.map_err(Failure::lasting)?;
+        let (pipeline, mut to) = started.map_err(Failure::lasting)?;
         let came = |bytes| self.came(bytes);
-        let sent = blob::send(server, &self.options, layer.bytes, &to, came).await?;
+        let digest = blob::send(server, options, layer.bytes, &mut to, came).await?;
         drop(to);
-        match sent {
-            Sent::All(digest) if digest != layer.digest => {
-                let line = format!("the blob has a different digest: {digest}");
-                return Err(Failure::lasting(line));
-            }
-            Sent::All(_) | Sent::Unread => {}
+        if let Some(digest) = &digest {
+            ensure!(
+                *digest == layer.digest,
+                "the blob has a different digest: {digest}"
+            );
         }
         let diff_id = pipeline.end(|line| self.note(line)).await?;
-        if sent == Sent::Unread {
-            return Err(Failure::lasting(
-                "unpacking ended before the end of the layer",
-            ));
-        }
-        if diff_id != layer.diff_id {
-            let line = match layer.diff_id == layer.digest {
-                true => "is compressed, but its media type says that it is not".to_owned(),
-                false => format!("unpacks to a different diff ID: {diff_id}"),
-            };
-            return Err(Failure::lasting(line));
-        }
+        ensure!(
+            digest.is_some(),
+            "unpacking ended before the end of the layer"
+        );
+        let is_it = diff_id == layer.diff_id;
+        ensure!(
+            is_it || layer.diff_id != layer.digest,
+            "is compressed, but its media type says that it is not"
+        );
+        ensure!(is_it, "unpacks to a different diff ID: {diff_id}");
         let finishing = Arc::clone(&self.finishing);
         let finish = tokio::task::spawn_blocking(move || {
             let finished = making.finish();
@@ -282,12 +251,8 @@ impl Shared {
         came.set(came.get() + bytes);
         if said.get().elapsed() >= PROGRESS {
             said.set(Instant::now());
-            let line = format!(
-                "{} of {} received",
-                megabytes(came.get()),
-                megabytes(all.get())
-            );
-            self.note(&line);
+            let (came, all) = (megabytes(came.get()), megabytes(*all));
+            self.note(&format!("{came} of {all} received"));
         }
     }
 }
@@ -307,9 +272,8 @@ fn no_room(error: io::Error) -> Failure {
 
 /// Whether a disk was full, judging by the system's error text, whichever program reported it.
 fn is_full(failure: &Failure) -> bool {
-    ["No space left on device", "Disk quota exceeded"]
-        .iter()
-        .any(|words| failure.text.contains(words))
+    let texts = ["No space left on device", "Disk quota exceeded"];
+    texts.iter().any(|text| failure.text.contains(text))
 }
 
 fn count(layers: usize) -> String {

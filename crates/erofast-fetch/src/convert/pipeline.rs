@@ -150,7 +150,7 @@ fn own() -> Command {
 #[derive(Debug)]
 struct Process {
     child: Child,
-    said: Option<JoinHandle<String>>,
+    said: JoinHandle<String>,
 }
 
 impl Process {
@@ -158,10 +158,7 @@ impl Process {
         let mut child = command.stderr(Stdio::piped()).spawn()?;
         let errors = child.stderr.take();
         let said = tokio::task::spawn_blocking(|| errors.map_or_else(String::new, read_most));
-        Ok(Process {
-            child,
-            said: Some(said),
-        })
+        Ok(Process { child, said })
     }
 
     /// Waits for the process to end; returns its error output and its status.
@@ -173,11 +170,7 @@ impl Process {
                 Err(_) => break None,
             }
         };
-        let said = match self.said.take() {
-            Some(said) => said.await.unwrap_or_default(),
-            None => String::new(),
-        };
-        (said, status)
+        ((&mut self.said).await.unwrap_or_default(), status)
     }
 }
 
@@ -236,10 +229,11 @@ impl Pipeline {
         let (unpacked, status) = self.unpacker.end().await;
         let (made, maker_status) = self.maker.end().await;
         let said = [&unpacked, &made].map(|said| {
-            let (notes, rest): (Vec<_>, Vec<_>) =
-                said.lines().partition(|line| line.starts_with(NOTE));
-            notes.iter().for_each(|line| note(&line[NOTE.len()..]));
-            rest
+            said.lines()
+                .filter_map(|line| line.strip_prefix(NOTE))
+                .for_each(&note);
+            let rest = said.lines().filter(|line| !line.starts_with(NOTE));
+            rest.collect::<Vec<_>>()
         });
         let [unpacked, made] = &said;
         let is_fine = |status: Option<ExitStatus>| status.is_some_and(|status| status.success());
@@ -256,11 +250,8 @@ impl Pipeline {
 
 /// The reason why a process failed: its error output or, if it printed none, how it ended.
 fn reason(what: &str, said: &[&str], status: Option<ExitStatus>) -> String {
-    let is_error = |line: &&&str| line.contains("<E>");
-    let line = said
-        .iter()
-        .find(is_error)
-        .or(said.iter().find(|line| !line.trim().is_empty()));
+    let error = said.iter().find(|line| line.contains("<E>"));
+    let line = error.or_else(|| said.iter().find(|line| !line.trim().is_empty()));
     let why = line.map(|line| line.trim_start_matches("<E>").trim());
     let how = status.map_or_else(|| "no status".to_owned(), |status| status.to_string());
     match why {

@@ -19,9 +19,9 @@ impl Fetch {
             return;
         }
         if self.identity.length <= BLOCK {
-            return self.compared(&compare(&self.room.data(), &digest));
+            return self.compared(&compare(self.room.store.data(), &digest));
         }
-        let (fetch, data) = (Rc::clone(self), self.room.data().try_clone_to_owned());
+        let (fetch, data) = (Rc::clone(self), self.room.store.data().try_clone());
         tokio::task::spawn_local(async move {
             let data = data.map_err(|error| error.to_string());
             let compare = move || data.and_then(|data| compare(&data, &digest));
@@ -32,10 +32,8 @@ impl Fetch {
 
     /// Why the bytes of the blob must not be read; `None` if they may.
     pub fn refusal(&self) -> Option<String> {
-        let refusal = self.verification.refusal.borrow();
-        refusal
-            .as_ref()
-            .map(|line| format!("{}: {line}", self.source))
+        let line = self.verification.refusal.borrow().clone()?;
+        Some(format!("{}: {line}", self.source))
     }
 
     /// Waits until nothing is being compared, and returns the refusal without the URL.

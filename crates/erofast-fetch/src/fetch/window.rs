@@ -9,7 +9,7 @@ use remote_image::message::{Class, Question, Reply};
 use remote_image::store::{BLOCK, blocks};
 
 use super::Fetch;
-use crate::client::Client;
+use crate::clients::Client;
 use crate::waiting::{Asked, in_words};
 
 impl Fetch {
@@ -31,7 +31,7 @@ impl Fetch {
     /// it is reading now.
     pub(super) fn passed(&self, client: &Client, question: &Question) {
         let mut mark = None;
-        let doubles = self.link.is_quick() && self.waiting.borrow().runs() == 0;
+        let doubles = self.shared.link.is_quick() && self.waiting.borrow().runs() == 0;
         if let Some(range) = question.ranges.first()
             && !self.has(Class::Profile)
             && let Some(ahead) = self.streams.borrow_mut().pass(range.start / BLOCK, doubles)
@@ -61,8 +61,8 @@ impl Fetch {
         if self.options.ahead == Ahead::Nothing {
             return;
         }
-        self.last_read.note(self);
-        let (near, mut spots) = (self.link.near(), self.spots.borrow_mut());
+        self.shared.last_read.note(self);
+        let (near, mut spots) = (self.shared.link.near(), self.spots.borrow_mut());
         let mut blocks: Vec<_> = missing.iter().copied().collect();
         // From last to first, so that the surroundings of the first are fetched first.
         while let Some(last) = blocks.pop() {
@@ -83,7 +83,7 @@ impl Fetch {
     /// The next blocks of the rest of the image, if all of it can arrive soon; they are in flight
     /// from now on.
     pub fn next_rest(&self, most: u64) -> Option<Range<u64>> {
-        let is_soon = || !self.room.is_full() && self.link.brings_soon(self.room.missing());
+        let is_soon = || !self.room.is_full() && self.shared.link.brings_soon(self.room.missing());
         (self.options.ahead == Ahead::Whole && is_soon()).then(|| {
             self.fly(|wanted| self.spots.borrow_mut().next_rest(&self.all(), most, wanted))
         })?

@@ -57,9 +57,11 @@ pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
 }
 
 pub(crate) fn zstd(bytes: &[u8]) -> Vec<u8> {
-    let mut frame = Vec::with_capacity(zstd_safe::compress_bound(bytes.len()));
-    zstd_safe::compress(&mut frame, bytes, 3).unwrap();
-    frame
+    // Two frames, as some compressors write them.
+    let (begin, end) = bytes.split_at(bytes.len() / 2);
+    [begin, end]
+        .map(|part| zstd::encode_all(part, 3).unwrap())
+        .concat()
 }
 
 /// A registry, a cache, and a fetcher with a `mkfs.erofs` in its `PATH`.
@@ -190,7 +192,7 @@ impl Place {
 /// The image bytes of a fetcher, from the top layer to the lowest.
 pub(crate) fn read_layers(fetcher: &mut Fetcher, options: &Options) -> Vec<Vec<u8>> {
     let mut numbers = vec![0];
-    for layer in fetcher.layers().to_vec() {
+    for layer in fetcher.listed(0).cloned().collect::<Vec<_>>() {
         numbers.push(fetcher.open(&[], &layer, options).unwrap());
     }
     let read_all = |number| {

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::repository::{Repository, TAR, digest};
 use crate::*;
-use archive::{COPY, GZIP, Place, ZSTD, archive, gzip, put_erofs, read_layers};
+use archive::{COPY, GZIP, Place, ZSTD, archive, gzip, put_erofs, read_layers, zstd};
 
 const LENGTH: usize = 300_000;
 
@@ -323,12 +323,15 @@ fn what_is_wrong_with_a_layer_is_one_line_and_leaves_nothing() {
         );
     }
     place.registry.0.state().answers.remove(&path);
-    // Something other than an archive, and gzip data that ends too early.
+    // Something other than an archive, and compressed data that ends too early.
     let diff_ids = [diff_ids[1].clone(), digest(b"")];
     let cut = gzip(&bytes)[..1000].to_vec();
+    let mut cut_frame = zstd(&bytes);
+    cut_frame.truncate(cut_frame.len() - 2);
     for (blob, why) in [
         (b"no gzip at all".to_vec(), "not a valid tar archive: "),
         (cut, "cannot be unpacked as tar+gzip: "),
+        (cut_frame, "cannot be unpacked as tar+zstd: "),
     ] {
         let layer = place.registry.put_blob(&blob, GZIP);
         place.put_image("v2", &[layers[1].clone(), layer], &diff_ids);

@@ -139,7 +139,7 @@ fn names_that_are_too_long_for_a_packet_are_one_line() {
     };
     // Twice as long as registries accept.
     let long = vec!["a".repeat(100); 5].join("/");
-    assert_eq!(start_as(&long).unwrap().devices().len(), 40);
+    assert_eq!(start_as(&long).unwrap().listed(0).count(), 40);
     let longer = vec!["a".repeat(100); 40].join("/");
     let line = start_as(&longer).unwrap_err().to_string();
     assert!(line.ends_with(" bytes; the limit is 131072"), "{line}");

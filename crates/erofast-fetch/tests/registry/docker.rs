@@ -136,7 +136,7 @@ fn an_image_comes_out_of_debians_registry() {
         assert_eq!(read(&file, 0..LENGTH).unwrap(), image(LENGTH));
     }
     let fetcher = start(&registry.url(":v1"), &options(&cache)).unwrap();
-    let device = open(fetcher.devices()[0].url(), &options(&cache)).unwrap();
+    let device = open(fetcher.listed(0).next().unwrap().url(), &options(&cache)).unwrap();
     assert_eq!(read(&device, 0..3).unwrap(), b"tar");
     let line = refused(&registry.url(":v2"), &options(&cache));
     let missing = "the server answered 404 Not Found: no tag v2 in the repository tools";

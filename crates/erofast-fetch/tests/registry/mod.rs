@@ -91,14 +91,14 @@ fn layers_below_the_image_are_its_devices() {
     let digest_of =
         |text: &[u8], bytes: u64| source(&registry.url(&format!("@{}#blob={bytes}", digest(text))));
     registry.put_manifest("v1", &json!({ "layers": [tar, other, index, top] }));
-    let fetcher = start(&registry.url(":v1"), &options(&cache)).unwrap();
-    assert_eq!(fetcher.length(), LENGTH as u64);
+    let mut fetcher = start(&registry.url(":v1"), &options(&cache)).unwrap();
+    assert_eq!(fetcher.client().unwrap().about.length, LENGTH as u64);
     let devices = [digest_of(b"tar", 3), digest_of(b"other", 9)];
-    assert_eq!(fetcher.devices(), devices);
+    assert!(fetcher.listed(0).eq(&devices));
     let line = start(devices[1].url(), &options(&cache)).unwrap_err();
     let end = "the blob has 5 bytes, but the manifest says 9";
     assert!(line.to_string().ends_with(end), "{line}");
-    let device = open(fetcher.devices()[0].url(), &options(&cache)).unwrap();
+    let device = open(devices[0].url(), &options(&cache)).unwrap();
     assert_eq!(read(&device, 0..3).unwrap(), b"tar");
 }
 
