@@ -106,7 +106,8 @@ impl Server {
         let found = self.location.borrow().clone();
         let url = found.unwrap_or_else(|| self.url.clone());
         let sent = Instant::now();
-        let (url, mut response) = self.follow(url, &wanted(bytes, identity)?).await?;
+        let followed = self.follow(url, &wanted(bytes, identity)?).await;
+        let (url, mut response) = followed.inspect_err(|_| drop(self.location.take()))?;
         let answered = Instant::now();
         response.extensions_mut().insert(Times { sent, answered });
         self.settle(url, response)
