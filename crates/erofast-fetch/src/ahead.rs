@@ -92,7 +92,8 @@ impl Spots {
         self.near.truncate(MOST_SPOTS);
     }
 
-    /// Notes that these blocks belong together; after one of them, others are likely to be read.
+    /// Notes that these blocks belong together; after one of them, the others are likely to be
+    /// read.
     pub fn relate(&mut self, blocks: Range<u64>) {
         self.related.retain(|other| *other != blocks);
         self.related.push_front(blocks);

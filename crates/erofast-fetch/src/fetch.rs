@@ -392,8 +392,8 @@ impl Fetch {
         self.answer(asked, 0, mark);
     }
 
-    /// Waits for the next question, but only for a moment while others are unanswered or answers
-    /// are held.
+    /// Waits for the next question, but only for a moment while other questions are unanswered or
+    /// answers are held.
     pub async fn next_question(&self) {
         let asked = self.asked.notified();
         match self.waiting.borrow().len() == 0 && !self.verification.is_running() {

@@ -26,8 +26,8 @@ const EROFS_MAGIC: (&[u8], usize) = (&0xe0f5_e1e2_u32.to_le_bytes(), 1024);
 /// Number of bytes at the beginning that tell an image from an archive.
 pub const BEGINNING: usize = EROFS_MAGIC.1 + EROFS_MAGIC.0.len();
 
-/// Whether this is the beginning of an image. Archives need no magic: old ones and empty ones have
-/// none.
+/// Whether this is the beginning of an image. Not every archive has a magic: old and empty archives
+/// have none.
 pub fn is_image(begin: &[u8]) -> bool {
     let has = |(magic, at): (&[u8], usize)| begin.get(at..).is_some_and(|it| it.starts_with(magic));
     has(EROFS_MAGIC) && !has(TAR_MAGIC)

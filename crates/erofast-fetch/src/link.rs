@@ -248,8 +248,8 @@ impl Link {
         }
     }
 
-    /// Whether all recent answers began later than they would if the link were not full: a quarter
-    /// later than the earliest of late.
+    /// Whether all recent answers took over a quarter longer to begin than the shortest wait, which
+    /// shows that the link is full.
     fn is_full(&self) -> bool {
         let limit = self.wait.get().map(|wait| wait * 5 / 4);
         limit.is_some_and(|limit| self.recent.get().iter().all(|&wait| wait > limit))
@@ -297,8 +297,8 @@ impl Link {
         }
     }
 
-    /// Keeps the shortest recent wait; older ones do not count, since a server's answers may come
-    /// to take longer for good.
+    /// Keeps the shortest recent wait. An old wait does not count for ever, since the way to a
+    /// server may become longer.
     fn learn_wait(&self, wait: Duration) {
         let (since, shortest) = self.lately.get().unwrap_or((Instant::now(), wait));
         let shortest = shortest.min(wait);

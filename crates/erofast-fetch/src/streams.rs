@@ -20,7 +20,7 @@ pub struct Streams(VecDeque<Stream>);
 
 #[derive(Debug)]
 struct Stream {
-    /// The end of what was requested, and the end of the windows after it.
+    /// The end of the requested blocks, and the end of the windows after them.
     ends: [u64; 2],
     window: u64,
 }

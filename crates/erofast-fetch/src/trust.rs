@@ -1,8 +1,8 @@
 //! Which server certificates are trusted.
 //!
 //! Certificates issued by authorities are trusted, as usual, and so is a server's own certificate
-//! if the file of trusted ones contains it byte for byte: the user chose it, so it needs no issuer.
-//! rustls would refuse such a certificate if it may sign other certificates, as those made
+//! if the file of trusted certificates contains it byte for byte: the user chose it, so it needs no
+//! issuer. rustls would refuse such a certificate if it may sign other certificates, as those made
 //! by plain `openssl req -x509` may.
 
 use std::collections::HashSet;

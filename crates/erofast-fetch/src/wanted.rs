@@ -1,4 +1,4 @@
-//! An image that is to be opened, and what it shares with others.
+//! An image that is to be opened, and what the images of this process share.
 
 use std::os::fd::OwnedFd;
 use std::rc::Rc;

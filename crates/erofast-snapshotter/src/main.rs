@@ -58,8 +58,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Starts tokio. If one of its threads cannot be started, tokio panics and waits for the others
-/// forever; instead, this prints one line and ends the process.
+/// Starts tokio. If one of its threads cannot be started, tokio panics, and would then wait for its
+/// other threads forever: the panic prints one line and ends the process.
 fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(|panic| {

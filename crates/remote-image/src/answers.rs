@@ -133,8 +133,8 @@ fn is_whole(source: &ImageUrl, options: &Options, identity: &Identity) -> bool {
     own.or_else(shared).is_some_and(|store| store.is_whole())
 }
 
-/// From the cache in this directory, removes answers whose images are gone, and of the others all
-/// but the latest `MOST`.
+/// Removes from the cache in this directory the answers whose images are gone, and all but the
+/// latest `MOST` of the other answers.
 pub fn prune(root: &Path) {
     let Ok(files) = fs::read_dir(root.join(DIRECTORY)) else {
         return;

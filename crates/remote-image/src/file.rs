@@ -150,8 +150,8 @@ impl RemoteFile {
         self.conversation.ask(ranges, Class::Forget, false)
     }
 
-    /// Removes a file that is not an image from the cache, unless others are using it or some of it
-    /// was fetched earlier.
+    /// Removes a file that is not an image from the cache, unless another process is using it or
+    /// some of its bytes were fetched earlier.
     pub fn discard(&self) -> io::Result<()> {
         let asked = self.conversation.ask(Vec::new(), Class::Discard, false)?;
         asked.reply().map(drop)

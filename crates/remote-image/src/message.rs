@@ -58,7 +58,7 @@ pub enum Class {
     /// A reader has read these bytes, which are present, and so has reached the mark from an
     /// earlier reply.
     Passed,
-    /// Requests no bytes: the file is not an image, and what was fetched of it is removed from the
+    /// Requests no bytes: the file is not an image, and its fetched bytes are removed from the
     /// cache.
     Discard,
     /// Bytes that belong together, such as those of a file: a reader will soon want some of them.

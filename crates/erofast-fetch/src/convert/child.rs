@@ -150,8 +150,8 @@ fn unpack(most: u64) -> Result<String, String> {
     }
 }
 
-/// How the layer that begins with these bytes is packed. Media types may be wrong, so runtimes look
-/// at the bytes as well.
+/// How the layer that begins with these bytes is packed. Media types may be wrong; like container
+/// runtimes, this looks at the bytes.
 fn packing(begin: &[u8]) -> Packing {
     match *begin {
         [0x1f, 0x8b, 8, ..] => Packing::Gzip,

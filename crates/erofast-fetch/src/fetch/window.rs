@@ -56,7 +56,7 @@ impl Fetch {
         self.look_around(&BTreeSet::from([0]));
     }
 
-    /// Notes where readers are, since what they want next may be near.
+    /// Notes where readers are, since the blocks that they will want next may be near.
     pub(super) fn look_around(self: &Rc<Self>, missing: &BTreeSet<u64>) {
         if self.options.ahead == Ahead::Nothing {
             return;

@@ -173,7 +173,7 @@ impl Layers {
     }
 
     /// Whether another layer of the image has just exceeded the time limit: if so, no time is spent
-    /// on the remaining ones.
+    /// on the image's remaining layers.
     pub fn is_slow(&self, image: &str) -> bool {
         let slow = self.lock(&self.slow);
         slow.get(image).is_some_and(|until| Instant::now() < *until)

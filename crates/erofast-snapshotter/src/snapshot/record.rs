@@ -19,7 +19,7 @@ pub enum Kind {
     View,
     /// Writable.
     Active,
-    /// A layer, on which others may be stacked.
+    /// A layer, on which other snapshots may be stacked.
     Committed,
 }
 
