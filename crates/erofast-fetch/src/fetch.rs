@@ -198,8 +198,8 @@ impl Fetch {
         self.answer(asked, Errno::IO.raw_os_error(), text);
     }
 
-    /// Refuses a question for blocks that nobody reads: on a full disk, they would only displace the
-    /// few blocks that are kept.
+    /// Refuses a question for blocks that nobody reads: on a full disk, they would only displace
+    /// the few blocks that are kept.
     fn refuse_to_fill(&self, asked: Asked) {
         let why = self.room.not_kept().unwrap_or_default();
         let text = format!("{}: {NOT_KEPT}: {why}", self.source);

@@ -115,8 +115,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// A range of this class is requested only while fewer ranges than this are in flight: the lower
-    /// classes leave room for readers that wait.
+    /// A range of this class is requested only while fewer ranges than this are in flight: the
+    /// lower classes leave room for readers that wait.
     fn runs(&self, class: Class) -> usize {
         match class {
             Class::Demand => 16,

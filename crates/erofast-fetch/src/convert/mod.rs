@@ -104,8 +104,8 @@ pub async fn convert(
     outcome.map(|()| there)
 }
 
-/// Returns the images that exist, and the layers without an image. If an image was found damaged, all
-/// others are checked too, so that disk damage is repaired in one go.
+/// Returns the images that exist, and the layers without an image. If an image was found damaged,
+/// all others are checked too, so that disk damage is repaired in one go.
 async fn sort(
     source: &ImageUrl,
     options: &Options,
