@@ -85,7 +85,9 @@ fn begin(fetch: &Rc<Fetch>, run: Range<u64>, ahead: bool) {
     let fetch = Rc::clone(fetch);
     tokio::task::spawn_local(async move {
         let outcome = range::transfer(&fetch, &run, flight).await;
-        if ahead && outcome.is_ok() {
+        if outcome.is_err() {
+            fetch.server.forget_location();
+        } else if ahead {
             fetch.count(|counters| counters.ahead_bytes += bytes.end - bytes.start);
         }
         fetch.ended(run, outcome.err());

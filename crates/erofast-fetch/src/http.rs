@@ -107,10 +107,16 @@ impl Server {
         let url = found.unwrap_or_else(|| self.url.clone());
         let sent = Instant::now();
         let followed = self.follow(url, &wanted(bytes, identity)?).await;
-        let (url, mut response) = followed.inspect_err(|_| drop(self.location.take()))?;
+        let (url, mut response) = followed.inspect_err(|_| self.forget_location())?;
         let answered = Instant::now();
         response.extensions_mut().insert(Times { sent, answered });
         self.settle(url, response)
+    }
+
+    /// Notes that a request failed, perhaps because of the server to which redirects led: the next
+    /// request goes to the original server again.
+    pub fn forget_location(&self) {
+        self.location.take();
     }
 
     /// Follows redirects; returns the final URL and the answer.

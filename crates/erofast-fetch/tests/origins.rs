@@ -66,14 +66,16 @@ fn a_place_that_is_gone_is_asked_for_again() {
 
 #[test]
 fn a_server_to_which_a_redirect_led_is_not_asked_for_ever() {
-    let [old, new] = [(); 2].map(|()| Server::start(image(LENGTH)));
-    let (front, cache) = (Server::start(Vec::new()), cache());
-    front.state().always = Some(Fault::Redirect(old.url("/a")));
-    let file = open(&front.url("/a"), &options(&cache)).unwrap();
-    old.state().always = Some(Fault::Closed);
-    front.state().always = Some(Fault::Redirect(new.url("/a")));
-    assert_eq!(read(&file, 0..LENGTH).unwrap(), image(LENGTH));
-    assert!(!new.state().asked.is_empty());
+    for fault in [Fault::Closed, Fault::Short] {
+        let [old, new] = [(); 2].map(|()| Server::start(image(LENGTH)));
+        let (front, cache) = (Server::start(Vec::new()), cache());
+        front.state().always = Some(Fault::Redirect(old.url("/a")));
+        let file = open(&front.url("/a"), &options(&cache)).unwrap();
+        old.state().always = Some(fault);
+        front.state().always = Some(Fault::Redirect(new.url("/a")));
+        assert_eq!(read(&file, 0..LENGTH).unwrap(), image(LENGTH));
+        assert!(!new.state().asked.is_empty());
+    }
 }
 
 #[test]

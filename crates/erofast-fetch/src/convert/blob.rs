@@ -53,6 +53,7 @@ pub async fn send(
             Ok(true) => Failure::new("the server sent less than requested"),
             Err(failure) => failure,
         };
+        server.forget_location();
         if pace.bytes == 0 {
             pause = PAUSE;
         }
