@@ -83,8 +83,8 @@ impl Counters {
         }
     }
 
-    /// Adds a request. An ioctl that queries these counters is not counted, so that reading them
-    /// changes nothing.
+    /// Adds a request. An ioctl is not counted: it queries these counters, and reading them must
+    /// not change them.
     pub(crate) fn add(&self, record: &Record) {
         if record.opcode == Some(Opcode::Ioctl) {
             return;

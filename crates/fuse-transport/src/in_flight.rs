@@ -21,10 +21,11 @@ const MAX_REQUEST: usize = 1;
 const FLAGS: usize = 2;
 /// Index of the number of servers that died.
 const RESTARTS: usize = 3;
-/// Index of the number of refused requests, which follow it.
+/// Index of the number of refused requests.
 const REFUSED: usize = 4;
 /// Index of the flag that makes servers handle repeated requests one by one.
 const ONE_BY_ONE: usize = 5;
+/// Where the refused requests begin.
 const REFUSED_AT: usize = 8;
 const MOST_REFUSED: usize = 16;
 /// Words per request: whether it is in flight, its number, node and opcode.

@@ -72,15 +72,10 @@ pub enum Error {
 }
 
 impl Error {
-    fn eventfd(source: io::Error) -> Self {
-        let what = "eventfd";
-        Self::Io { what, source }
-    }
-
-    fn io(what: &'static str) -> impl FnOnce(Errno) -> Self {
-        move |errno| Self::Io {
+    fn io<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> Self {
+        move |error| Self::Io {
             what,
-            source: errno.into(),
+            source: error.into(),
         }
     }
 }
@@ -123,11 +118,11 @@ impl Session {
         let page = rustix::param::page_size();
         let queues = rings.as_ref().map_or(0, Rings::queues);
         let connection = Connection::new(device, filesystem, config.max_request(page), queues);
-        let connection = Arc::new(connection.map_err(Error::eventfd)?);
+        let connection = Arc::new(connection.map_err(Error::io("eventfd"))?);
         let prepare = |rings| PreparedChannel::overflow(&connection, rings);
         let overflow = rings.as_ref().map(prepare).transpose();
         let overflow = overflow.map_err(|source| Error::Ring { source })?;
-        let device = connection.device();
+        let device = connection.device.as_fd();
         let protocol = shake_hands(device, config, overflow.is_some(), page)?;
         connection.agreed(protocol);
         let can = protocol.resend && !protocol.io_uring;
@@ -148,7 +143,7 @@ impl Session {
         restartable: Restartable,
     ) -> Result<Arc<Self>, Error> {
         let connection = Connection::new(device, filesystem, protocol.max_request, 0);
-        let connection = Arc::new(connection.map_err(Error::eventfd)?);
+        let connection = Arc::new(connection.map_err(Error::io("eventfd"))?);
         connection.agreed(protocol);
         connection.make_restartable(restartable);
         Self::with_connection(connection, None, None)
@@ -159,12 +154,7 @@ impl Session {
     /// # Errors
     /// The kernel is too old, or the mount is gone.
     pub fn resend(&self) -> io::Result<()> {
-        Ok(message::send(
-            self.connection.device(),
-            0,
-            RESEND_CODE,
-            [&[], &[]],
-        )?)
+        message::notify(&self.connection.device, RESEND_CODE, [&[], &[]])
     }
 
     fn with_connection(
@@ -172,7 +162,7 @@ impl Session {
         rings: Option<Rings>,
         overflow: Option<PreparedChannel>,
     ) -> Result<Arc<Self>, Error> {
-        let device = connection.device();
+        let device = &connection.device;
         let flags = rustix::fs::fcntl_getfl(device).map_err(Error::io("fcntl of /dev/fuse"))?;
         // Channels sleep in epoll, where they can also be woken.
         rustix::fs::fcntl_setfl(device, flags | OFlags::NONBLOCK)
@@ -234,11 +224,8 @@ impl Session {
     /// requests arrive on the device.
     pub fn overflow_channel(self: &Arc<Self>) -> io::Result<Channel> {
         let prepared = self.overflow.lock().take();
-        let prepared = match prepared {
-            Some(prepared) => prepared,
-            None => PreparedChannel::overflow(&self.connection, self.rings()?)?,
-        };
-        prepared.start().map(Channel::new)
+        let make = || PreparedChannel::overflow(&self.connection, self.rings()?);
+        prepared.map_or_else(make, Ok)?.start().map(Channel::new)
     }
 
     /// A channel for the calling thread that takes no requests, but keeps single requests with the
@@ -250,7 +237,7 @@ impl Session {
 
     /// A handle that writes to the page cache, with a separate descriptor.
     pub fn page_store(&self) -> io::Result<PageStore> {
-        PageStore::new(self.connection.device())
+        PageStore::new(self.connection.device.as_fd())
     }
 
     fn rings(&self) -> io::Result<&Rings> {
@@ -336,18 +323,14 @@ fn read_first(device: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize, Error>
 }
 
 fn parse_init(bytes: &[u8]) -> Result<(InHeader, InitIn), Error> {
-    let request = Request::from_device(bytes).map_err(|header| Error::NotInit {
-        opcode: header.map_or(0, |h| h.opcode),
-    })?;
-    let other = Error::NotInit {
-        opcode: request.header.opcode,
+    let other = |header: InHeader| Error::NotInit {
+        opcode: header.opcode,
     };
-    if request.opcode != Some(Opcode::Init) {
-        return Err(other);
-    }
-    InitIn::parse(request.fixed)
-        .map(|init| (request.header, init))
-        .ok_or(other)
+    let request =
+        Request::from_device(bytes).map_err(|header| other(header.unwrap_or_default()))?;
+    let is_init = request.opcode == Some(Opcode::Init);
+    let init = is_init.then(|| InitIn::parse(request.fixed)).flatten();
+    Ok((request.header, init.ok_or(other(request.header))?))
 }
 
 fn send(device: BorrowedFd<'_>, to: &InHeader, error: i32, body: &[u8]) -> Result<(), Error> {
