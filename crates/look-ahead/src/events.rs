@@ -47,15 +47,16 @@ struct Record<'n> {
 impl Events {
     /// Creates a file for [`map`](Self::map), which must be kept for later servers and companions.
     ///
-    /// # Errors There is no memory or no file descriptor left.
+    /// # Errors
+    /// There is no memory or no file descriptor left.
     pub fn create() -> io::Result<OwnedFd> {
         Shared::create()
     }
 
     /// Maps the file from [`create`](Self::create). `wake` is an eventfd.
     ///
-    /// # Errors The kernel refuses to map the file, or the file is not one from
-    /// [`create`](Self::create).
+    /// # Errors
+    /// The kernel refuses to map the file, or the file is not one from [`create`](Self::create).
     pub fn map(file: BorrowedFd<'_>, wake: OwnedFd) -> io::Result<Self> {
         Ok(Self {
             shared: Shared::map(file)?,

@@ -52,7 +52,7 @@ const PROBE: u8 = 3;
 const PROBE_HIT: u8 = 4;
 
 /// The replay of one profile.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Replay {
     program: Vec<u8>,
     items: Vec<Item>,
@@ -79,7 +79,7 @@ pub(crate) struct Replay {
 pub(crate) struct OpenFile(Option<(usize, OwnedFd)>);
 
 /// The limits of reading ahead.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Limits {
     /// The total in bytes, a part of the memory that was free.
     pub(crate) budget: u64,
@@ -88,7 +88,7 @@ pub(crate) struct Limits {
 
 /// How much the kernel reads ahead at a time. The handshake sets this, possibly after the companion
 /// has started but always before the mount answers its first request.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct KernelReadAhead {
     file: Option<std::fs::File>,
     bytes: OnceLock<u64>,
@@ -97,10 +97,8 @@ pub(crate) struct KernelReadAhead {
 impl KernelReadAhead {
     /// `file` contains the size in KiB.
     pub(crate) fn new(file: Option<std::fs::File>) -> Self {
-        Self {
-            file,
-            bytes: OnceLock::new(),
-        }
+        let bytes = OnceLock::new();
+        Self { file, bytes }
     }
 
     /// The size in bytes. Call this only once the mount has answered a request.
@@ -149,37 +147,24 @@ impl Replay {
     /// Creates the replay. The first page of `program` is left to its launch, which thereby shows
     /// that it begins.
     pub(crate) fn new(profile: &Profile, program: &[u8], limits: Limits) -> Self {
-        let files: Vec<File> = profile
-            .files
-            .iter()
-            .map(|file| File {
-                path: profile.path(&file.name),
-                size: file.size,
-                ino: AtomicU64::new(0),
-                is_told: AtomicBool::new(false),
-                items: Vec::new(),
-            })
-            .collect();
+        let files = profile.files.iter().map(|file| File {
+            path: profile.path(&file.name),
+            size: file.size,
+            ino: AtomicU64::new(0),
+            is_told: AtomicBool::new(false),
+            items: Vec::new(),
+        });
+        let files: Vec<File> = files.collect();
         let by_path = files.iter().enumerate();
-        let by_path = by_path
-            .map(|(place, file)| (file.path.clone(), place))
-            .collect();
+        let by_path = by_path.map(|(place, file)| (file.path.clone(), place));
         let mut this = Self {
             program: program.to_vec(),
-            items: Vec::new(),
+            items: vec![Item::List(Vec::new())],
+            by_path: by_path.collect(),
             files,
-            by_path,
-            places: HashMap::new(),
-            next: AtomicUsize::new(0),
             limits,
-            stopped: AtomicBool::new(false),
-            inside: AtomicUsize::new(0),
-            prefetched: AtomicU64::new(0),
-            late: AtomicU64::new(0),
-            refused: AtomicU64::new(0),
-            listed: AtomicU64::new(0),
+            ..Self::default()
         };
-        this.items.push(Item::List(Vec::new()));
         let mut windows = 0_usize;
         for step in profile.steps() {
             match step {
@@ -349,14 +334,11 @@ impl Replay {
                     return self.find(*file, root);
                 }
                 taken.sort_unstable_by_key(|window| window.number);
-                let counted = match self.read(*file, &taken, root, open, tells) {
-                    Ok(bytes) => self.prefetched.fetch_add(bytes, Ordering::Relaxed),
-                    Err(_) => {
-                        let windows = taken.len() as u64;
-                        self.refused.fetch_add(windows, Ordering::Relaxed)
-                    }
+                let (counter, count) = match self.read(*file, &taken, root, open, tells) {
+                    Ok(bytes) => (&self.prefetched, bytes),
+                    Err(_) => (&self.refused, taken.len() as u64),
                 };
-                let _ = counted;
+                counter.fetch_add(count, Ordering::Relaxed);
             }
             Some(Item::Find(file)) => self.find(*file, root),
             None => {}
@@ -445,14 +427,11 @@ impl Replay {
 
     /// The windows of the replay.
     pub(crate) fn windows(&self) -> impl Iterator<Item = (&[u8], u32)> {
-        (0..self.items.len()).flat_map(|place| {
-            let path = match &self.items[place] {
-                Item::Read(file, _) => &self.files[*file].path[..],
-                _ => &[],
-            };
-            let parts = self.parts(place).iter();
-            parts.map(move |part| (path, part.window.number))
-        })
+        let reads = self.items.iter().filter_map(|item| match item {
+            Item::Read(file, parts) => Some((&self.files[*file].path[..], parts)),
+            _ => None,
+        });
+        reads.flat_map(|(path, parts)| parts.iter().map(move |part| (path, part.window.number)))
     }
 
     /// The number of windows that could not be read, and the number tried.
@@ -522,7 +501,7 @@ pub(crate) mod tests {
     fn replay(profile: &Profile, program: &str) -> Replay {
         let limits = Limits {
             budget: u64::MAX,
-            read_ahead: Arc::new(KernelReadAhead::new(None)),
+            ..Limits::default()
         };
         Replay::new(profile, program.as_bytes(), limits)
     }

@@ -55,7 +55,7 @@ impl Turns {
         self.changed.notify_all();
     }
 
-    /// Called when a program is launched: moves the replays of it to the front.
+    /// Called when a program is launched: moves its replays to the front.
     pub(crate) fn launched(&self, is_of_program: impl Fn(&Replay) -> bool) {
         let mut state = self.state.lock();
         let (first, others): (VecDeque<Turn>, _) = std::mem::take(&mut state.queue)
@@ -118,11 +118,8 @@ impl Turns {
                 Next::End => return,
             };
             let (replay, open) = match &mut last {
-                Some((replay, open)) if Arc::ptr_eq(replay, &next) => (&*replay, open),
-                other => {
-                    let (replay, open) = other.insert((next, OpenFile::default()));
-                    (&*replay, open)
-                }
+                Some(last) if Arc::ptr_eq(&last.0, &next) => last,
+                other => other.insert((next, OpenFile::default())),
             };
             match mount.root() {
                 Some(root) => replay.step(&root, &mut room, open, tells),

@@ -18,15 +18,13 @@ use sys::pi_mutex::PiMutex;
 
 use super::deferral;
 use super::faults::{FaultFigures, FaultRecorder};
-use super::image_scan::ImageScan;
+use super::image_scan::{ImageScan, has_xattrs};
 use super::queries::{self, Queries};
 use super::request_line::line;
 use super::trace_spans;
-use super::xattrs::{is_in_a_namespace, lists_trusted};
-use crate::ahead::DirectoryReadAhead;
-use crate::ahead::RandomFaults;
+use super::xattrs::{is_acl, is_in_a_namespace, lists_trusted};
 use crate::ahead::file_read_ahead::{FileReadAhead, ReadAheadFigures, is_small_file};
-use crate::ahead::{DecodedBytes, LaunchFigures};
+use crate::ahead::{DecodedBytes, DirectoryReadAhead, LaunchFigures, RandomFaults};
 use crate::nodes::{InodeNumbers, Nodes, directory_type};
 use crate::note::note;
 
@@ -65,31 +63,48 @@ pub(crate) struct ErofsFilesystem {
     faults: Arc<FaultRecorder>,
     nodes: Nodes,
     context: ReadContext,
-    uid: Option<u32>,
-    gid: Option<u32>,
-    /// With `allow_root`: the only user other than root who may use the mount.
-    only_user: Option<u32>,
-    /// Whether to print every request to standard error.
-    debug: bool,
-    /// Set once the session exists, because the JSON includes the session's counters.
-    counters: OnceLock<CollectCounters>,
+    choices: Choices,
     xattr_scan: ImageScan,
     hole_scan: ImageScan,
     queries: Queries,
-    /// Records events for the companion of the mount.
-    events: OnceLock<Arc<Events>>,
     /// Guarded by its own lock: the number of announced file parts that have been seen so far.
     parts: Arc<PiMutex<u64>>,
+    pub(crate) additions: Additions,
+}
+
+/// Choices of the user who mounts.
+#[derive(Default)]
+pub(crate) struct Choices {
+    /// Owner of all files.
+    pub(crate) uid: Option<u32>,
+    /// Group of all files.
+    pub(crate) gid: Option<u32>,
+    /// With `allow_root`: the only user other than root who may use the mount. The kernel has no
+    /// such rule, so it must ask the server at every access.
+    pub(crate) only_user: Option<u32>,
+    /// Whether extended attributes leave out POSIX ACLs.
+    pub(crate) no_acl: bool,
+    /// Whether to print every request to standard error.
+    pub(crate) debug: bool,
+}
+
+/// What start-up adds to the filesystem of a mount, each at most once.
+#[derive(Default)]
+pub(crate) struct Additions {
+    /// Set once the session exists, because the JSON includes the session's counters.
+    pub(crate) counters: OnceLock<CollectCounters>,
+    /// Records events for the companion of the mount.
+    pub(crate) events: OnceLock<Arc<Events>>,
     /// Set with `profile=`: the reason why nothing is learned, if there is one.
-    learns: OnceLock<Option<String>>,
-    /// Keeps the bytes that launches decode.
-    decoded: OnceLock<Arc<DecodedBytes>>,
-    /// Set unless read-ahead is off.
-    read_ahead: OnceLock<Arc<FileReadAhead>>,
-    /// Set unless read-ahead is off.
-    random_faults: OnceLock<Arc<RandomFaults>>,
+    pub(crate) learns: OnceLock<Option<String>>,
+    /// Records the reads of launches, so that their decoded bytes are kept.
+    pub(crate) decoded: OnceLock<Arc<DecodedBytes>>,
+    /// Stores small files ahead of their readers; set unless read-ahead is off.
+    pub(crate) read_ahead: OnceLock<Arc<FileReadAhead>>,
+    /// Declines reads around random faults; set unless read-ahead is off.
+    pub(crate) random_faults: OnceLock<Arc<RandomFaults>>,
     /// Set if read-ahead is on and the mount helper may list directories.
-    directory_read_ahead: OnceLock<DirectoryReadAhead>,
+    pub(crate) directory_read_ahead: OnceLock<DirectoryReadAhead>,
 }
 
 /// A listing, and what the kernel learns from it.
@@ -100,44 +115,25 @@ struct Listing<'r> {
     directories: Vec<(Vec<u8>, Nid)>,
 }
 
-impl<'r> Listing<'r> {
-    fn new(request: &'r Request<'r>) -> Self {
-        Self {
-            request,
-            small_files: Vec::new(),
-            directories: Vec::new(),
-        }
-    }
-}
-
 impl ErofsFilesystem {
     pub(crate) fn new(
         engine: Arc<Engine>,
         faults: Arc<FaultRecorder>,
         root: Nid,
         context: ReadContext,
+        choices: Choices,
     ) -> Self {
-        let (nodes, counters) = (Nodes::new(root), OnceLock::new());
         Self {
             engine,
             faults,
-            nodes,
+            nodes: Nodes::new(root),
             context,
-            uid: None,
-            gid: None,
-            only_user: None,
-            debug: false,
-            counters,
-            xattr_scan: ImageScan::for_xattrs(root),
-            hole_scan: ImageScan::for_holes(root),
+            choices,
+            xattr_scan: ImageScan::new(root, has_xattrs),
+            hole_scan: ImageScan::new(root, Engine::has_holes),
             queries: Queries::default(),
-            events: OnceLock::new(),
-            parts: Arc::new(PiMutex::new(0)),
-            learns: OnceLock::new(),
-            decoded: OnceLock::new(),
-            read_ahead: OnceLock::new(),
-            random_faults: OnceLock::new(),
-            directory_read_ahead: OnceLock::new(),
+            parts: Arc::default(),
+            additions: Additions::default(),
         }
     }
 
@@ -145,58 +141,23 @@ impl ErofsFilesystem {
         self.nodes
     }
 
-    pub(crate) fn owned_by(self, uid: Option<u32>, gid: Option<u32>) -> Self {
-        Self { uid, gid, ..self }
-    }
-
-    /// Lets only root and the given user use the mount. The kernel has no such rule, so it must ask
-    /// the server at every access.
-    pub(crate) fn only_for(self, only_user: Option<u32>) -> Self {
-        Self { only_user, ..self }
-    }
-
-    pub(crate) fn debugged(self, debug: bool) -> Self {
-        Self { debug, ..self }
-    }
-
     fn admit(&self, caller: Caller) -> Result<(), Errno> {
-        match self.only_user {
+        match self.choices.only_user {
             Some(user) if caller.uid != user && caller.uid != 0 => Err(Errno::ACCESS),
             _ => Ok(()),
         }
     }
 
-    pub(crate) fn set_counters(&self, counters: CollectCounters) {
-        // Called once; a second call has no effect.
-        let _ = self.counters.set(counters);
-    }
-
-    /// Records events for the companion of the mount from now on.
-    pub(crate) fn set_events(&self, events: Arc<Events>) {
-        let _ = self.events.set(events);
-    }
-
-    /// Makes the counters include figures of launches, with `trouble` as the reason if nothing is
-    /// learned.
-    pub(crate) fn set_learns(&self, trouble: Option<String>) {
-        let _ = self.learns.set(trouble);
-    }
-
-    /// Records the reads of launches from now on, so that their decoded bytes are kept.
-    pub(crate) fn set_decoded(&self, decoded: Arc<DecodedBytes>) {
-        let _ = self.decoded.set(decoded);
-    }
-
     fn is_companion(&self, caller: Caller) -> bool {
-        let events = self.events.get();
+        let events = self.additions.events.get();
         events.is_some_and(|events| events.is_of_companion(caller.pid))
     }
 
     /// Where to record events of launches; `None` with `profile=off`, since recording would wake
     /// the companion for nothing.
     fn events_of_launches(&self) -> Option<&Events> {
-        let learns = self.learns.get().is_some();
-        self.events.get().filter(|_| learns).map(|events| &**events)
+        self.additions.learns.get()?;
+        self.additions.events.get().map(|events| &**events)
     }
 
     /// Where to record what a thread does; `None` for threads of the companion.
@@ -219,21 +180,6 @@ impl ErofsFilesystem {
         let out = &mut out[..count];
         self.engine.read_ahead_at(request, inode, offset, out)?;
         Ok(count)
-    }
-
-    /// From now on, small files that are read one after another are stored ahead of their readers.
-    pub(crate) fn set_read_ahead(&self, read_ahead: Arc<FileReadAhead>) {
-        let _ = self.read_ahead.set(read_ahead);
-    }
-
-    /// From now on, reads around random faults are declined.
-    pub(crate) fn set_random_faults(&self, random_faults: Arc<RandomFaults>) {
-        let _ = self.random_faults.set(random_faults);
-    }
-
-    /// From now on, directories are listed ahead of a walk.
-    pub(crate) fn set_directory_read_ahead(&self, read_ahead: DirectoryReadAhead) {
-        let _ = self.directory_read_ahead.set(read_ahead);
     }
 
     /// The live counters, as JSON. If the image is at a URL, a thread that may wait collects them,
@@ -262,7 +208,10 @@ impl ErofsFilesystem {
     /// together.
     fn deferred(&self, missing: Missing) -> Failure {
         let (engine, faults) = (Arc::clone(&self.engine), Arc::clone(&self.faults));
-        let (events, parts) = (self.events.get().cloned(), Arc::clone(&self.parts));
+        let (events, parts) = (
+            self.additions.events.get().cloned(),
+            Arc::clone(&self.parts),
+        );
         Failure::Deferred(Box::new(move |caller| {
             let of_companion = |events: &&Arc<Events>| events.is_of_companion(caller.pid);
             let of_reader = events.as_ref().filter(|events| !of_companion(events));
@@ -285,28 +234,40 @@ impl ErofsFilesystem {
     /// Collects the counters; `None` before the mount is served, and while it ends.
     fn collect_counters(&self) -> Option<Vec<u8>> {
         self.faults.look_for_a_change(&self.engine);
-        let read_ahead = self.read_ahead.get().map(|read_ahead| {
+        let read_ahead = self.additions.read_ahead.get().map(|read_ahead| {
             let mut figures = read_ahead.figures();
-            let directories = self.directory_read_ahead.get();
+            let directories = self.additions.directory_read_ahead.get();
             figures.directories = directories.map_or(0, DirectoryReadAhead::count);
-            figures.random_faults = self.random_faults.get().map(|faults| faults.figures());
+            figures.random_faults = self
+                .additions
+                .random_faults
+                .get()
+                .map(|faults| faults.figures());
             figures
         });
-        self.counters.get()?(FilesystemFigures {
+        self.additions.counters.get()?(FilesystemFigures {
             faults: self.faults.figures(),
-            profile: self.learns.get().map(|it| self.launch_figures(it.as_ref())),
+            profile: self
+                .additions
+                .learns
+                .get()
+                .map(|it| self.launch_figures(it.as_ref())),
             read_ahead,
         })
     }
 
     /// The companion's figures about launches, plus those that only this process knows.
     fn launch_figures(&self, trouble: Option<&String>) -> LaunchFigures {
-        let events = self.events.get();
+        let events = self.additions.events.get();
         let report = events.and_then(|events| events.report());
         let figures = report.and_then(|report| serde_json::from_value(report).ok());
         let mut figures: LaunchFigures = figures.unwrap_or_default();
+        if figures.state.is_empty() {
+            // The companion has not reported anything yet.
+            figures.state = "learning".to_owned();
+        }
         figures.error = figures.error.or_else(|| trouble.cloned());
-        let kept = self.decoded.get();
+        let kept = self.additions.decoded.get();
         figures.kept_bytes = kept.map_or(0, |kept| kept.taken_bytes());
         figures
     }
@@ -318,10 +279,8 @@ impl ErofsFilesystem {
     }
 
     fn found(&self, request: &Request<'_>, nid: Nid) -> Result<Found, Errno> {
-        let node = self
-            .nodes
-            .node(nid)
-            .ok_or(Errno::from_raw_os_error(errno::EUCLEAN))?;
+        let node = self.nodes.node(nid);
+        let node = node.ok_or(Errno::from_raw_os_error(errno::EUCLEAN))?;
         // Not cached here, since the kernel caches the attributes.
         let inode = self.engine.peek_inode(request, nid);
         let inode = inode.map_err(|error| self.report(request, &error))?;
@@ -349,8 +308,8 @@ impl ErofsFilesystem {
             ctimensec: inode.mtime_nsec,
             mode: inode.mode.into(),
             nlink: inode.nlink,
-            uid: self.uid.unwrap_or(inode.uid),
-            gid: self.gid.unwrap_or(inode.gid),
+            uid: self.choices.uid.unwrap_or(inode.uid),
+            gid: self.choices.gid.unwrap_or(inode.gid),
             rdev: Attr::device(inode.rdev.major, inode.rdev.minor),
             blksize: self.engine.image_of(inode.nid).superblock().block_size,
             flags: 0,
@@ -377,7 +336,7 @@ impl ErofsFilesystem {
         if !is_companion {
             events.read(ino, offset, length);
         }
-        if let Some(decoded) = self.decoded.get() {
+        if let Some(decoded) = self.additions.decoded.get() {
             decoded.was_read(inode.nid, offset, length);
         }
     }
@@ -387,11 +346,11 @@ impl ErofsFilesystem {
         if offset != 0 {
             return;
         }
-        if let Some(read_ahead) = self.directory_read_ahead.get() {
+        if let Some(read_ahead) = self.additions.directory_read_ahead.get() {
             read_ahead.file_was_read();
         }
         if is_small_file(inode.mode.into(), inode.size)
-            && let Some(read_ahead) = self.read_ahead.get()
+            && let Some(read_ahead) = self.additions.read_ahead.get()
         {
             read_ahead.read(inode.nid);
         }
@@ -436,7 +395,7 @@ impl ErofsFilesystem {
             listing.small_files.push(nid);
         }
         let is_directory = kind == FileType::Directory as u8 && !dots;
-        if fits && is_directory && self.directory_read_ahead.get().is_some() {
+        if fits && is_directory && self.additions.directory_read_ahead.get().is_some() {
             listing.directories.push((name.to_vec(), nid));
         }
         fits
@@ -454,7 +413,12 @@ impl ErofsFilesystem {
         if let Some(events) = self.events_of(caller).filter(|_| position == 0) {
             events.listed(self.inode_number(directory.nid));
         }
-        let (begins, mut listing) = (position == 0, Listing::new(request));
+        let begins = position == 0;
+        let mut listing = Listing {
+            request,
+            small_files: Vec::new(),
+            directories: Vec::new(),
+        };
         let mut broken = position & BEHIND_BROKEN;
         let mut position = position & !BEHIND_BROKEN;
         if directory.dot_omitted && position == 0 {
@@ -481,13 +445,12 @@ impl ErofsFilesystem {
                 ControlFlow::Continue(())
             }
         };
-        let listed = self
-            .engine
-            .read_dir_part(request, &directory, position, &mut each);
-        if let Some(read_ahead) = self.read_ahead.get() {
+        let engine = &self.engine;
+        let listed = engine.read_dir_part(request, &directory, position, &mut each);
+        if let Some(read_ahead) = self.additions.read_ahead.get() {
             read_ahead.listed(&listing.small_files);
         }
-        if let Some(read_ahead) = self.directory_read_ahead.get() {
+        if let Some(read_ahead) = self.additions.directory_read_ahead.get() {
             read_ahead.listed(&self.engine, directory.nid, !begins, &listing.directories);
         }
         // The entries listed so far are delivered first; the next request gets the error.
@@ -517,7 +480,11 @@ fn fetch_parts(events: &Events, seen: &PiMutex<u64>, engine: &Engine) {
 
 impl Filesystem for ErofsFilesystem {
     fn lasting(&self) -> u64 {
-        if self.only_user.is_some() { 0 } else { FOREVER }
+        if self.choices.only_user.is_some() {
+            0
+        } else {
+            FOREVER
+        }
     }
 
     fn lookup(&self, caller: Caller, parent: u64, name: &[u8]) -> Result<Option<Found>, Failure> {
@@ -548,7 +515,7 @@ impl Filesystem for ErofsFilesystem {
                 } = found.attr;
                 events.looked_up(directory, name, Some(look_ahead::Inode { ino, mode, size }));
             }
-            if let Some(read_ahead) = self.directory_read_ahead.get()
+            if let Some(read_ahead) = self.additions.directory_read_ahead.get()
                 && found.attr.mode & libc::S_IFMT == libc::S_IFDIR
             {
                 read_ahead.looked_up(parent.nid, name, nid);
@@ -610,7 +577,7 @@ impl Filesystem for ErofsFilesystem {
             let file = self.nodes.nid(node);
             file.is_some_and(|file| faults.declines(file, offset, size))
         };
-        !self.is_companion(caller) && self.random_faults.get().is_some_and(declines)
+        !self.is_companion(caller) && self.additions.random_faults.get().is_some_and(declines)
     }
 
     fn read_directory(
@@ -630,7 +597,7 @@ impl Filesystem for ErofsFilesystem {
         if let Some(value) = super::attempts::attribute(node, name, self.engine.name()) {
             return Ok(Some(value));
         }
-        if !is_in_a_namespace(name) {
+        if !is_in_a_namespace(name) || is_acl(name) && self.choices.no_acl {
             return Err(Errno::OPNOTSUPP.into());
         }
         if self.xattr_scan.found_none() {
@@ -654,7 +621,9 @@ impl Filesystem for ErofsFilesystem {
         if self.xattr_scan.found_none() {
             return Ok(Vec::new());
         }
-        let hidden = |name: &[u8]| name.starts_with(b"trusted.") && !lists_trusted(caller.uid);
+        let (acls, trusted) = (!self.choices.no_acl, lists_trusted(caller.uid));
+        let hidden =
+            |name: &[u8]| name.starts_with(b"trusted.") && !trusted || is_acl(name) && !acls;
         self.serve(|request| {
             let inode = self.inode(request, node)?;
             if inode.xattr_icount == 0 {
@@ -680,17 +649,16 @@ impl Filesystem for ErofsFilesystem {
         if node != fuse_transport::wire::ROOT_NODE {
             return Err(Errno::NOTTY.into());
         }
-        let spans = self.engine.trace_spans();
-        self.queries
-            .answer(command, input, room, |number| match number {
-                queries::COUNTERS => self.counters(caller),
-                queries::SPANS => trace_spans::value(spans, caller).map_err(Failure::from),
-                _ => Err(Errno::NOTTY.into()),
-            })
+        let value = |number| match number {
+            queries::COUNTERS => self.counters(caller),
+            queries::SPANS => Ok(trace_spans::value(self.engine.trace_spans(), caller)?),
+            _ => Err(Errno::NOTTY.into()),
+        };
+        self.queries.answer(command, input, room, value)
     }
 
     fn watches(&self) -> bool {
-        self.debug
+        self.choices.debug
     }
 
     fn seen(&self, seen: &Seen<'_>) {

@@ -23,7 +23,7 @@ use fuse_transport::{Channel, Config, Ready, RequestsInFlight, Restartable, Sess
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use super::faults::FaultRecorder;
-use super::filesystem::ErofsFilesystem;
+use super::filesystem::{Choices, ErofsFilesystem};
 use crate::threads::OnDemand;
 
 const THREADS: usize = 2;
@@ -125,7 +125,8 @@ fn reads_of_cached_pages_decode_nothing() {
     .unwrap();
     let file = engine.resolve(b"/data/text-150001", false).unwrap();
     let pages = file.size as usize / PAGE;
-    let image = ErofsFilesystem::new(engine.clone(), faults, engine.root(), ReadContext::Worker);
+    let (root, context, choices) = (engine.root(), ReadContext::Worker, Choices::default());
+    let image = ErofsFilesystem::new(engine.clone(), faults, root, context, choices);
     let node = image.nodes().node(file.nid).unwrap();
     let (session, kernel) = session(image);
     let serve = |thread: usize, (sender, receiver): (Sender<()>, Receiver<()>)| {

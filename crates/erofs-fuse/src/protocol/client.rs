@@ -16,7 +16,6 @@ use rustix::io::Errno;
 use super::decoded::DecodedWriter;
 use super::messages::{Order, Request, Response, receive_order};
 use crate::error::{Error, LINE_CHARS};
-use crate::packets;
 use crate::request::MountRequest;
 
 /// The connection of a server to its mount helper.
@@ -40,13 +39,11 @@ impl AsFd for MountHelper {
 
 impl MountHelper {
     fn new(socket: OwnedFd, has_companion: bool) -> Self {
-        let listed = AtomicUsize::new(0);
-        let alive = OnceLock::new();
         Self {
             socket,
             has_companion,
-            listed,
-            alive,
+            listed: AtomicUsize::new(0),
+            alive: OnceLock::new(),
         }
     }
 
@@ -140,13 +137,11 @@ impl MountHelper {
     /// Returns false if the helper was killed before it answered. The helper may have reported the
     /// mount by then, so the mount must not end.
     pub fn served(&self) -> Result<bool, Error> {
-        match self.ask(Request::Served) {
-            Ok(outcome) => {
-                self.hold(outcome?.descriptor);
-                Ok(true)
-            }
-            Err(_) => Ok(false),
-        }
+        let Ok(outcome) = self.ask(Request::Served) else {
+            return Ok(false);
+        };
+        self.hold(outcome?.descriptor);
+        Ok(true)
     }
 
     /// Holds the descriptor until this process ends.
@@ -165,30 +160,28 @@ impl MountHelper {
 
     /// Mounts, and returns the descriptor of `/dev/fuse`, which will deliver the kernel's first
     /// request.
-    pub(crate) fn mount(&mut self, max_read: usize) -> Result<OwnedFd, Error> {
+    pub(crate) fn mount(&self, max_read: usize) -> Result<OwnedFd, Error> {
         self.descriptor(Request::Mount { max_read })
     }
 
     /// Reports that the handshake is complete. The helper then applies settings that need the
     /// kernel's side of the mount.
-    pub(crate) fn handshake_done(&mut self) -> Result<(), Error> {
+    pub(crate) fn handshake_done(&self) -> Result<(), Error> {
         self.hold(self.call(Request::HandshakeDone)?);
         Ok(())
     }
 
     /// The writer for the decoded bytes of launches. Call this once.
     pub(crate) fn decoded_writer(&self) -> Result<DecodedWriter, Error> {
-        self.descriptor(Request::KeepDecoded)
-            .map(DecodedWriter::new)
+        let socket = self.descriptor(Request::KeepDecoded);
+        socket.map(DecodedWriter::new)
     }
 
     /// Gets the memory in which this server records events for the companion of the mount. Call
     /// this once the handshake is complete.
     pub(crate) fn events(&self) -> Result<Events, Error> {
-        let (file, wake) = (
-            self.descriptor(Request::Events)?,
-            self.descriptor(Request::Wake)?,
-        );
+        let file = self.descriptor(Request::Events)?;
+        let wake = self.descriptor(Request::Wake)?;
         Events::map(file.as_fd(), wake).map_err(Error::std_io("memory for a companion"))
     }
 
@@ -200,23 +193,23 @@ impl MountHelper {
 
     /// The file that sets the kernel's read-ahead of the mount, in KiB; `None` if access is
     /// refused. Call this when the handshake is complete.
-    pub(crate) fn read_ahead(&mut self) -> Result<Option<OwnedFd>, Error> {
+    pub(crate) fn read_ahead(&self) -> Result<Option<OwnedFd>, Error> {
         self.call(Request::ReadAhead)
     }
 
     /// Removes the mount from the tree; files that programs have open stay usable.
-    pub(crate) fn detach(&mut self) -> Result<(), Error> {
+    pub(crate) fn detach(&self) -> Result<(), Error> {
         self.call(Request::Detach).map(drop)
     }
 
     /// Marks the mount as unused; fails if it is in use. Does nothing without root.
-    pub(crate) fn mark(&mut self) -> Result<(), Error> {
+    pub(crate) fn mark(&self) -> Result<(), Error> {
         self.call(Request::Mark).map(drop)
     }
 
     /// Unmounts the mount: for root, if it has not been used since [`mark`](Self::mark); for other
     /// users, if it is not in use.
-    pub(crate) fn expire(&mut self) -> Result<(), Error> {
+    pub(crate) fn expire(&self) -> Result<(), Error> {
         self.call(Request::Expire).map(drop)
     }
 
@@ -237,8 +230,7 @@ impl MountHelper {
     pub fn failed(&self, error: &Error) {
         let line: String = error.to_string().chars().take(LINE_CHARS).collect();
         // Sending fails only if the helper is gone.
-        let packet = Request::Failed.packet(line.as_bytes());
-        let _ = packet.and_then(|packet| packets::send(&self.socket, &packet));
+        let _ = Request::Failed.send(&self.socket, line.as_bytes());
     }
 }
 
@@ -261,7 +253,7 @@ mod tests {
 
     #[test]
     fn a_server_knows_that_the_helper_was_killed_before_it_answered() {
-        let (socket, theirs) = packets::socket_pair().unwrap();
+        let (socket, theirs) = crate::packets::socket_pair().unwrap();
         let helper = MountHelper::new(socket, true);
         std::thread::scope(|scope| {
             let served = scope.spawn(|| helper.served());

@@ -12,8 +12,7 @@ use fuse_transport::{Channel, Ready, Session, State};
 use crate::answer::deferral;
 use crate::error::Error;
 use crate::options::MountOptions;
-use crate::threads::spawn;
-use crate::threads::with_that_of_workers;
+use crate::threads::{spawn, with_that_of_workers};
 
 /// Opens the channel of one serving thread. The thread is pinned to the CPU, if one is given.
 type OpenChannel = fn(&Arc<Session>, Option<usize>) -> io::Result<Channel>;
@@ -61,15 +60,14 @@ fn start_with(
 /// part of the previous request. The second thread keeps the overflow thread from taking single
 /// requests.
 fn start_overflow_queue(engine: &Arc<Engine>, session: &Arc<Session>) -> Result<(), Error> {
-    let run = |engine: Weak<Engine>| {
-        move |channel: Channel| with_that_of_workers(&engine, || channel.run())
+    let start = |name, open: fn(&Arc<Session>) -> io::Result<Channel>| {
+        let engine = Arc::downgrade(engine);
+        let run = move |channel: Channel| with_that_of_workers(&engine, || channel.run());
+        spawn_channel(name, session, open, run)
     };
-    let with_run = |name, open: fn(&Arc<Session>) -> io::Result<Channel>| {
-        spawn_channel(name, session, open, run(Arc::downgrade(engine)))
-    };
-    with_run("erofs_overflow", Session::overflow_channel)?;
-    // Without this thread requests are still served, more often by the overflow thread.
-    let _ = with_run("erofs_turn", Session::turn_channel);
+    start("erofs_overflow", Session::overflow_channel)?;
+    // Without this thread, all requests are still served, but more of them by the overflow thread.
+    let _ = start("erofs_turn", Session::turn_channel);
     Ok(())
 }
 
@@ -107,9 +105,8 @@ fn attach(workers: &Workers, session: &Arc<Session>, open: OpenChannel) -> Resul
     // mount alive.
     let session: Weak<Session> = Arc::downgrade(session);
     let make = move |cpu| -> io::Result<OpenEventSource> {
-        let session = session
-            .upgrade()
-            .ok_or_else(|| io::Error::other("the mount is gone"))?;
+        let gone = || io::Error::other("the mount is gone");
+        let session = session.upgrade().ok_or_else(gone)?;
         let channel = open(&session, cpu)?;
         let waker = channel.waker();
         Ok((Box::new(ChannelSource(channel)), waker))

@@ -27,7 +27,7 @@ pub(crate) struct Watched<'w> {
     pub session: &'w Arc<Session>,
     /// Signals that end the mount; `None` in an initramfs, where no signal does.
     pub signals: Option<&'w OwnedFd>,
-    pub helper: &'w mut MountHelper,
+    pub helper: &'w MountHelper,
     /// Whether the mount helper runs in the foreground; if so, the mount ends when the helper does.
     pub foreground: bool,
     pub on_demand: &'w mut OnDemand,
@@ -90,7 +90,8 @@ impl Watched<'_> {
             });
             if let Some(idle) = &mut idle {
                 let requests = self.session.statistics().requests;
-                idle.check(Instant::now(), requests, self.helper);
+                let (mark, expire) = (|| self.helper.mark(), || self.helper.expire());
+                idle.check(Instant::now(), requests, mark, expire);
             }
         }
     }
@@ -194,42 +195,26 @@ impl Idle {
         (self.limit / 8).clamp(shortest, longest)
     }
 
-    fn check(&mut self, now: Instant, requests: u64, mount: &mut impl Expire) {
-        if requests != self.requests {
+    /// `mark` and `expire` fail if the mount is in use.
+    fn check(
+        &mut self,
+        now: Instant,
+        requests: u64,
+        mark: impl FnOnce() -> Result<(), Error>,
+        expire: impl FnOnce() -> Result<(), Error>,
+    ) {
+        let is_used = if requests != self.requests {
             self.requests = requests;
-            self.restart(now);
+            true
         } else if !self.marked {
             self.marked = true;
-            self.restart_if_used(now, mount.mark());
-        } else if now.duration_since(self.since) >= self.limit {
-            self.restart_if_used(now, mount.expire());
+            mark().is_err()
+        } else {
+            now.duration_since(self.since) >= self.limit && expire().is_err()
+        };
+        if is_used {
+            (self.since, self.marked) = (now, false);
         }
-    }
-
-    fn restart_if_used(&mut self, now: Instant, outcome: Result<(), Error>) {
-        if outcome.is_err() {
-            self.restart(now);
-        }
-    }
-
-    fn restart(&mut self, now: Instant) {
-        (self.since, self.marked) = (now, false);
-    }
-}
-
-/// A mount that can be marked as unused.
-trait Expire {
-    fn mark(&mut self) -> Result<(), Error>;
-    fn expire(&mut self) -> Result<(), Error>;
-}
-
-impl Expire for MountHelper {
-    fn mark(&mut self) -> Result<(), Error> {
-        self.mark()
-    }
-
-    fn expire(&mut self) -> Result<(), Error> {
-        self.expire()
     }
 }
 
@@ -237,32 +222,19 @@ impl Expire for MountHelper {
 mod tests {
     use super::*;
 
-    /// A mount without users.
-    #[derive(Default)]
-    struct Unused {
-        expired: bool,
-    }
-
-    impl Expire for Unused {
-        fn mark(&mut self) -> Result<(), Error> {
-            Ok(())
-        }
-
-        fn expire(&mut self) -> Result<(), Error> {
-            self.expired = true;
-            Ok(())
-        }
-    }
-
-    /// Time until a mount expires if its last request arrives after `busy`.
+    /// Time until a mount without users expires if its last request arrives after `busy`.
     fn expires_after(limit: Duration, busy: Duration) -> Duration {
         let begin = Instant::now();
-        let (mut idle, mut mount) = (Idle::new(limit, begin), Unused::default());
-        let mut now = begin;
-        while !mount.expired {
+        let (mut idle, mut now) = (Idle::new(limit, begin), begin);
+        let mut has_expired = false;
+        while !has_expired {
             now += idle.interval();
             let requests = (now - begin).min(busy).as_millis() as u64;
-            idle.check(now, requests, &mut mount);
+            let expire = || {
+                has_expired = true;
+                Ok(())
+            };
+            idle.check(now, requests, || Ok(()), expire);
         }
         now - begin
     }

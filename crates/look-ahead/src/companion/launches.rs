@@ -120,10 +120,9 @@ impl Companion {
         self.replay_one(path.as_deref());
         self.look_inside();
         // No local program can have changed a profile that came with the image.
-        let is_replayed = was_replayed
-            || path.is_some_and(|path| {
-                self.travelling.of(&path).is_some() && self.replayed.contains(&path)
-            });
+        let came_with_image =
+            |path: &Vec<u8>| self.travelling.of(path).is_some() && self.replayed.contains(path);
+        let is_replayed = was_replayed || path.as_ref().is_some_and(came_with_image);
         let is_only = self.settings.any_file && self.settings.one_launch;
         if self.launch.is_some() || is_only && self.launched_once {
             return;

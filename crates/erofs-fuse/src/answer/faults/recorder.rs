@@ -1,8 +1,10 @@
 //! Passes faults from the serving threads to the log.
 
+use std::cell::Cell;
 use std::os::fd::AsFd;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Instant, SystemTime};
 
@@ -43,12 +45,12 @@ pub(crate) struct FaultRecorder {
 
 /// The thread that logs, if there was anything to log. Dropping this ends the thread once
 /// everything is logged.
-#[derive(Debug)]
 pub(crate) struct Running {
     recorder: Arc<FaultRecorder>,
     engine: Weak<Engine>,
     root: Nid,
-    thread: Arc<Mutex<Option<JoinHandle<()>>>>,
+    /// Set by the main thread, which also drops this.
+    thread: Rc<Cell<Option<JoinHandle<()>>>>,
 }
 
 impl FaultRecorder {
@@ -73,21 +75,19 @@ impl FaultRecorder {
             recorder: Arc::clone(&recorder),
             engine: Arc::downgrade(engine),
             root,
-            thread: Arc::default(),
+            thread: Rc::default(),
         };
         let (ours, engine) = (Arc::clone(&recorder), Arc::downgrade(engine));
-        let thread = Arc::clone(&running.thread);
+        let thread = Rc::clone(&running.thread);
         on_demand.starts(&demand, move || {
-            let started = thread::Builder::new()
-                .name("erofs_faults".to_owned())
-                .spawn(move || {
-                    // Normal priority, whatever the creating thread has.
-                    cpu_workers::lower();
-                    ours.log_all(&engine, root);
-                })
-                .map_err(Error::std_io("erofs_faults"))?;
-            *thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(started);
-            Ok(())
+            let builder = thread::Builder::new().name("erofs_faults".to_owned());
+            let started = builder.spawn(move || {
+                // Normal priority, whatever the creating thread has.
+                cpu_workers::lower();
+                ours.log_all(&engine, root);
+            });
+            // Without the thread, faults are logged when the mount ends.
+            thread.set(started.ok());
         });
         Ok((recorder, running))
     }
@@ -96,9 +96,14 @@ impl FaultRecorder {
     pub(crate) fn record(&self, error: &erofs_engine::Error) {
         let (fault, now) = (Fault::new(error), SystemTime::now());
         if self.table.lock().count(fault, now) {
-            self.demand.ask();
-            self.news.wake();
+            self.ask();
         }
+    }
+
+    /// Makes the thread that logs look at the table.
+    fn ask(&self) {
+        self.demand.ask();
+        self.news.wake();
     }
 
     /// The errno of an error. A fault of the image is recorded in full, since the reading program
@@ -123,9 +128,8 @@ impl FaultRecorder {
         if self.changed.load(Ordering::Relaxed) {
             return true;
         }
-        engine
-            .change()
-            .is_some_and(|change| self.note_change(change))
+        let change = engine.change();
+        change.is_some_and(|change| self.note_change(change))
     }
 
     /// Checks for a certain change although no request has failed, since overwritten bytes may
@@ -140,8 +144,7 @@ impl FaultRecorder {
         let is_certain = change.is_certain;
         self.changed.store(is_certain, Ordering::Relaxed);
         if self.table.lock().changed(change) {
-            self.demand.ask();
-            self.news.wake();
+            self.ask();
         }
         is_certain
     }
@@ -157,10 +160,13 @@ impl FaultRecorder {
         let mut rate = Rate::new(Instant::now());
         loop {
             let closing = self.closing();
-            if let Some(line) = self.change_for_log() {
+            // The lock must not be held while a line is written.
+            let change = self.table.lock().change_for_log();
+            if let Some(line) = change {
                 self.log.line(&line);
             }
-            while let Some(known) = self.next_for_log() {
+            let next = || self.table.lock().next_for_log();
+            while let Some(known) = next() {
                 self.log_one(known, engine, root, &mut rate);
             }
             if closing {
@@ -169,16 +175,6 @@ impl FaultRecorder {
             let _ = first_ready(&[(self.news.as_fd(), PollFlags::IN)], None);
             self.news.clear();
         }
-    }
-
-    /// A separate function, so that the lock is released when it returns.
-    fn next_for_log(&self) -> Option<Known> {
-        self.table.lock().next_for_log()
-    }
-
-    /// Separate for the same reason as `next_for_log`.
-    fn change_for_log(&self) -> Option<String> {
-        self.table.lock().change_for_log()
     }
 
     fn log_one(&self, mut known: Known, engine: &Weak<Engine>, root: Nid, rate: &mut Rate) {
@@ -215,12 +211,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.recorder.closing.store(true, Ordering::Release);
         self.recorder.news.wake();
-        let thread = self
-            .thread
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        match thread {
+        match self.thread.take() {
             // A panic has already been printed, and the mount ends anyway.
             Some(thread) => drop(thread.join()),
             None => self.recorder.log_all(&self.engine, self.root),
