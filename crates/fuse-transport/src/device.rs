@@ -11,7 +11,7 @@ use sys::eventfd::EventFd;
 use sys::memory::{PAGE_SIZE, Run};
 
 use crate::back_off::BackOff;
-use crate::channel::{Ready, Serve, State};
+use crate::channel::{Channel, Ready, State};
 use crate::connection::Connection;
 use crate::fail_points;
 use crate::reader_cpu::ReaderCpu;
@@ -65,9 +65,9 @@ impl DeviceChannel {
     }
 }
 
-impl Serve for DeviceChannel {
-    fn waker(&self) -> &Arc<EventFd> {
-        &self.waker
+impl Channel for DeviceChannel {
+    fn waker(&self) -> Arc<EventFd> {
+        Arc::clone(&self.waker)
     }
 
     /// Sleeps in epoll. This is also called between a request and the next read: epoll costs the

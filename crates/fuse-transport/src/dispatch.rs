@@ -10,8 +10,7 @@ use crate::reply::{DirectoryReply, ReadReply, Reply, Seek};
 use crate::request::Request;
 use crate::request_info::{Caller, Seen};
 use crate::wire::{
-    AttrOut, EntryOut, IoctlIn, IoctlOut, LseekIn, LseekOut, Opcode, ReadIn, SizeOut, Treatment,
-    XattrIn,
+    AttrOut, EntryOut, IoctlIn, IoctlOut, LseekIn, Opcode, ReadIn, Treatment, XattrIn,
 };
 
 /// Longest target of a symbolic link that the kernel accepts.
@@ -196,8 +195,7 @@ fn serve(
                 4 => Seek::Hole,
                 _ => return Err(Errno::INVAL.into()),
             };
-            let offset = filesystem.seek(caller, node, seek.offset, what)?;
-            put(reply, &LseekOut { offset })?;
+            put(reply, &filesystem.seek(caller, node, seek.offset, what)?)?;
         }
         Opcode::Ioctl => {
             let ioctl = request.fixed::<IoctlIn>()?;
@@ -233,8 +231,8 @@ fn sized(request: &Request<'_>, reply: &mut Reply<'_>) -> Result<ReadIn, Errno> 
 /// `wanted`.
 fn put_value(reply: &mut Reply<'_>, wanted: u32, value: &[u8]) -> Result<(), Errno> {
     if wanted == 0 {
-        let (size, padding) = (value.len() as u32, 0);
-        return put(reply, &SizeOut { size, padding });
+        // `fuse_getxattr_out`: the length, and four unused bytes.
+        return put(reply, &[value.len() as u32, 0]);
     }
     let fits = value.len() <= wanted as usize && reply.push(value);
     fits.then_some(()).ok_or(Errno::RANGE)

@@ -18,7 +18,7 @@ use sys::eventfd::EventFd;
 use sys::fuse_ring::{DisabledRing, Event, FuseRing, PreparedRing};
 
 use crate::back_off::BackOff;
-use crate::channel::{Ready, Serve, State};
+use crate::channel::{Channel, Ready, State};
 use crate::connection::Connection;
 use crate::counters::Counters;
 use crate::entry_order::{Queue, Turns};
@@ -123,9 +123,9 @@ impl PreparedChannel {
     }
 }
 
-impl Serve for RingChannel {
-    fn waker(&self) -> &Arc<EventFd> {
-        &self.waker
+impl Channel for RingChannel {
+    fn waker(&self) -> Arc<EventFd> {
+        Arc::clone(&self.waker)
     }
 
     /// Submits the last reply now, instead of in [`wait`](Self::wait), because the thread does

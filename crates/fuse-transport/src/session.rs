@@ -47,20 +47,14 @@ pub enum Error {
     #[error("the filesystem was unmounted before the kernel's first request")]
     Gone,
     /// Another request arrived first.
-    #[error("the kernel's first request has opcode {opcode}, not INIT")]
-    NotInit {
-        /// The opcode of that request.
-        opcode: u32,
-    },
+    #[error("the kernel's first request has opcode {0}, not INIT")]
+    NotInit(u32),
     /// There is no memory.
     #[error("no memory for a buffer of {MIN_READ_BUFFER} bytes")]
     NoMemory,
     /// There is no memory for a ring, or the kernel refused it.
-    #[error("FUSE over io_uring: {source}")]
-    Ring {
-        /// The system's error.
-        source: io::Error,
-    },
+    #[error("FUSE over io_uring: {0}")]
+    Ring(#[source] io::Error),
     /// A system call failed.
     #[error("{what}: {source}")]
     Io {
@@ -121,7 +115,7 @@ impl Session {
         let connection = Arc::new(connection.map_err(Error::io("eventfd"))?);
         let prepare = |rings| PreparedChannel::overflow(&connection, rings);
         let overflow = rings.as_ref().map(prepare).transpose();
-        let overflow = overflow.map_err(|source| Error::Ring { source })?;
+        let overflow = overflow.map_err(Error::Ring)?;
         let device = connection.device.as_fd();
         let protocol = shake_hands(device, config, overflow.is_some(), page)?;
         connection.agreed(protocol);
@@ -193,8 +187,8 @@ impl Session {
     }
 
     /// A channel that takes requests from the device, for the calling thread.
-    pub fn device_channel(self: &Arc<Self>) -> io::Result<Channel> {
-        DeviceChannel::open(&self.connection).map(Channel::new)
+    pub fn device_channel(self: &Arc<Self>) -> io::Result<Box<dyn Channel>> {
+        Ok(Box::new(DeviceChannel::open(&self.connection)?))
     }
 
     /// A channel that answers the requests that the filesystem [defers](crate::Failure), for the
@@ -208,10 +202,10 @@ impl Session {
     ///
     /// # Errors
     /// The kernel's error, or EOPNOTSUPP if io_uring was not agreed on.
-    pub fn cpu_channel(self: &Arc<Self>, cpu: usize) -> io::Result<Channel> {
+    pub fn cpu_channel(self: &Arc<Self>, cpu: usize) -> io::Result<Box<dyn Channel>> {
         fail_points::check("cpu")?;
         let prepared = PreparedChannel::of_cpu(&self.connection, self.rings()?, cpu)?;
-        prepared.start().map(Channel::new)
+        Ok(Box::new(prepared.start()?))
     }
 
     /// The channel of the overflow queue, for the calling thread. If the handshake agreed on
@@ -222,17 +216,17 @@ impl Session {
     /// # Errors
     /// The same errors as for [`cpu_channel`](Self::cpu_channel). If the kernel refuses an entry,
     /// requests arrive on the device.
-    pub fn overflow_channel(self: &Arc<Self>) -> io::Result<Channel> {
+    pub fn overflow_channel(self: &Arc<Self>) -> io::Result<Box<dyn Channel>> {
         let prepared = self.overflow.lock().take();
         let make = || PreparedChannel::overflow(&self.connection, self.rings()?);
-        prepared.map_or_else(make, Ok)?.start().map(Channel::new)
+        Ok(Box::new(prepared.map_or_else(make, Ok)?.start()?))
     }
 
     /// A channel for the calling thread that takes no requests, but keeps single requests with the
     /// channel of their CPU. The calling thread is pinned to one CPU after another. Serve it in
     /// addition to the channels over io_uring.
-    pub fn turn_channel(self: &Arc<Self>) -> io::Result<Channel> {
-        Ok(Channel::new(TurnChannel::open(&self.connection)))
+    pub fn turn_channel(self: &Arc<Self>) -> io::Result<Box<dyn Channel>> {
+        Ok(Box::new(TurnChannel::open(&self.connection)))
     }
 
     /// A handle that writes to the page cache, with a separate descriptor.
@@ -323,9 +317,7 @@ fn read_first(device: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize, Error>
 }
 
 fn parse_init(bytes: &[u8]) -> Result<(InHeader, InitIn), Error> {
-    let other = |header: InHeader| Error::NotInit {
-        opcode: header.opcode,
-    };
+    let other = |header: InHeader| Error::NotInit(header.opcode);
     let request =
         Request::from_device(bytes).map_err(|header| other(header.unwrap_or_default()))?;
     let is_init = request.opcode == Some(Opcode::Init);

@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use sys::eventfd::EventFd;
 
-use crate::channel::{Ready, Serve, State};
+use crate::channel::{Channel, Ready, State};
 use crate::connection::Connection;
 
 /// Waits for requested turns.
@@ -27,9 +27,9 @@ impl TurnChannel {
     }
 }
 
-impl Serve for TurnChannel {
-    fn waker(&self) -> &Arc<EventFd> {
-        &self.connection.entry_order.asked
+impl Channel for TurnChannel {
+    fn waker(&self) -> Arc<EventFd> {
+        Arc::clone(&self.connection.entry_order.asked)
     }
 
     fn wait(&mut self) -> Ready {

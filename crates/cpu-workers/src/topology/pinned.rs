@@ -83,7 +83,7 @@ impl Topology {
         let mut slots = Vec::new();
         let is_injected = faults::check(FailPoint::SlotTable).is_err();
         if is_injected || slots.try_reserve_exact(possible).is_err() {
-            return Err(Error::SlotTable { cpus: possible });
+            return Err(Error::SlotTable(possible));
         }
         slots.resize_with(possible, CpuSlot::default);
         let plan = Plan {

@@ -61,7 +61,7 @@ pub(crate) type CollectCounters = Box<dyn Fn(FilesystemFigures) -> Option<Vec<u8
 pub(crate) struct ErofsFilesystem {
     engine: Arc<Engine>,
     faults: Arc<FaultRecorder>,
-    nodes: Nodes,
+    pub(crate) nodes: Nodes,
     context: ReadContext,
     choices: Choices,
     xattr_scan: ImageScan,
@@ -137,10 +137,6 @@ impl ErofsFilesystem {
         }
     }
 
-    pub(crate) fn nodes(&self) -> Nodes {
-        self.nodes
-    }
-
     fn admit(&self, caller: Caller) -> Result<(), Errno> {
         match self.choices.only_user {
             Some(user) if caller.uid != user && caller.uid != 0 => Err(Errno::ACCESS),
@@ -208,21 +204,15 @@ impl ErofsFilesystem {
     /// together.
     fn deferred(&self, missing: Missing) -> Failure {
         let (engine, faults) = (Arc::clone(&self.engine), Arc::clone(&self.faults));
-        let (events, parts) = (
-            self.additions.events.get().cloned(),
-            Arc::clone(&self.parts),
-        );
+        let (events, parts) = (self.additions.events.get(), Arc::clone(&self.parts));
+        let events = events.cloned();
         Failure::Deferred(Box::new(move |caller| {
-            let of_companion = |events: &&Arc<Events>| events.is_of_companion(caller.pid);
-            let of_reader = events.as_ref().filter(|events| !of_companion(events));
-            if let Some(events) = events.as_ref().filter(of_companion) {
+            let is_companion = |events: &&Arc<Events>| events.is_of_companion(caller.pid);
+            let of_reader = events.as_ref().filter(|events| !is_companion(events));
+            if let Some(events) = events.as_ref().filter(is_companion) {
                 fetch_parts(events, &parts, &engine);
             }
-            let waits = || {
-                if let Some(events) = of_reader {
-                    events.waits();
-                }
-            };
+            let waits = || of_reader.into_iter().for_each(|events| events.waits());
             let waited = deferral::wait(missing, caller.pid, &waits);
             waited.map_err(|error| match error {
                 Some(error) => faults.errno_of(&engine, &error),
@@ -274,16 +264,14 @@ impl ErofsFilesystem {
 
     fn inode(&self, request: &Request<'_>, node: u64) -> Result<BorrowedInode, Errno> {
         let nid = self.nodes.nid(node).ok_or(Errno::STALE)?;
-        let inode = self.engine.borrow_inode(request, nid);
-        inode.map_err(|error| self.report(request, &error))
+        self.report(request, self.engine.borrow_inode(request, nid))
     }
 
     fn found(&self, request: &Request<'_>, nid: Nid) -> Result<Found, Errno> {
         let node = self.nodes.node(nid);
         let node = node.ok_or(Errno::from_raw_os_error(errno::EUCLEAN))?;
         // Not cached here, since the kernel caches the attributes.
-        let inode = self.engine.peek_inode(request, nid);
-        let inode = inode.map_err(|error| self.report(request, &error))?;
+        let inode = self.report(request, self.engine.peek_inode(request, nid))?;
         Ok(Found {
             node,
             attr: self.attr(&inode),
@@ -356,13 +344,13 @@ impl ErofsFilesystem {
         }
     }
 
-    /// Converts an error to its errno and records it. Bytes that must still be fetched are not a
+    /// Records an error, and converts it to its errno. Bytes that must still be fetched are not a
     /// fault.
-    fn report(&self, request: &Request<'_>, error: &Error) -> Errno {
-        match request.lacks() {
+    fn report<R>(&self, request: &Request<'_>, outcome: Result<R, Error>) -> Result<R, Errno> {
+        outcome.map_err(|error| match request.lacks() {
             true => Errno::AGAIN,
-            false => self.faults.errno_of(&self.engine, error),
-        }
+            false => self.faults.errno_of(&self.engine, &error),
+        })
     }
 
     /// Adds one entry to the reply, and adds what the kernel learns from the entry to `listing`.
@@ -440,7 +428,7 @@ impl ErofsFilesystem {
                 }
             }
             Err(error) => {
-                self.report(request, &error);
+                let _ = self.report::<()>(request, Err(error));
                 broken = BEHIND_BROKEN;
                 ControlFlow::Continue(())
             }
@@ -454,7 +442,7 @@ impl ErofsFilesystem {
             read_ahead.listed(&self.engine, directory.nid, !begins, &listing.directories);
         }
         // The entries listed so far are delivered first; the next request gets the error.
-        match listed.map_err(|error| self.report(request, &error)) {
+        match self.report(request, listed) {
             _ if !reply.is_empty() => Ok(()),
             Ok(()) if broken != 0 => Err(Errno::from_raw_os_error(errno::EUCLEAN)),
             other => other,
@@ -499,8 +487,7 @@ impl Filesystem for ErofsFilesystem {
             if name == b"." {
                 return self.found(request, parent.nid).map(Some);
             }
-            let found = self.engine.lookup(request, &parent, name);
-            let found = found.map_err(|error| self.report(request, &error))?;
+            let found = self.report(request, self.engine.lookup(request, &parent, name))?;
             let (events, directory) = (self.events_of(caller), self.inode_number(parent.nid));
             let Some(nid) = found else {
                 if let Some(events) = events {
@@ -537,8 +524,7 @@ impl Filesystem for ErofsFilesystem {
             if let Some(events) = self.events_of(caller) {
                 events.read_link(self.inode_number(inode.nid));
             }
-            let target = self.engine.read_link(request, &inode);
-            target.map_err(|error| self.report(request, &error))
+            self.report(request, self.engine.read_link(request, &inode))
         })
     }
 
@@ -560,7 +546,7 @@ impl Filesystem for ErofsFilesystem {
                 true => self.read_ahead_of_launch(request, &inode, offset, reply.spare()),
                 false => self.engine.read_at(request, &inode, offset, reply.spare()),
             };
-            let read = read.map_err(|error| self.report(request, &error))?;
+            let read = self.report(request, read)?;
             if request.lacks() {
                 return Ok(());
             }
@@ -609,8 +595,7 @@ impl Filesystem for ErofsFilesystem {
                 self.xattr_scan.missed(&self.engine);
                 return Ok(None);
             }
-            let value = self.engine.xattr(request, &inode, name);
-            value.map_err(|error| self.report(request, &error))
+            self.report(request, self.engine.xattr(request, &inode, name))
         })
     }
 
@@ -630,8 +615,7 @@ impl Filesystem for ErofsFilesystem {
                 self.xattr_scan.missed(&self.engine);
                 return Ok(Vec::new());
             }
-            let all = self.engine.xattrs(request, &inode);
-            let all = all.map_err(|error| self.report(request, &error))?;
+            let all = self.report(request, self.engine.xattrs(request, &inode))?;
             let names = all.into_iter().map(|xattr| xattr.name);
             Ok(names.filter(|name| !hidden(name)).collect())
         })
@@ -696,8 +680,7 @@ impl Filesystem for ErofsFilesystem {
                 return Err(Errno::NXIO);
             }
             let hole = what == Seek::Hole;
-            let found = self.engine.seek(request, &inode, offset, hole);
-            let found = found.map_err(|error| self.report(request, &error))?;
+            let found = self.report(request, self.engine.seek(request, &inode, offset, hole))?;
             let is_all_data = found == Some(if hole { inode.size } else { offset });
             if is_all_data && !self.engine.image_of(inode.nid).superblock().has_holes() {
                 self.hole_scan.missed(&self.engine);

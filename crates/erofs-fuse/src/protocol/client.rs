@@ -98,11 +98,6 @@ impl MountHelper {
         Ok(self.call(Request::Decoded)?.map(File::from))
     }
 
-    /// Creates the memory for requests in flight.
-    pub(crate) fn in_flight(&self) -> Result<(), Error> {
-        self.call(Request::InFlight).map(drop)
-    }
-
     /// Gets the parts with which another server can replace this one.
     pub(crate) fn restartable(&self) -> Result<Restartable, Error> {
         let in_flight = RequestsInFlight::map(self.descriptor(Request::InFlight)?.as_fd());
@@ -126,11 +121,6 @@ impl MountHelper {
     fn clones(&self, count: usize) -> Result<Vec<OwnedFd>, Error> {
         let clone = |number| self.descriptor(Request::Clone { number });
         (0..count).map(clone).collect()
-    }
-
-    /// Takes over the mount of a server that is gone.
-    pub(crate) fn resume(&self) -> Result<OwnedFd, Error> {
-        self.descriptor(Request::Resume)
     }
 
     /// Reports that the mount is served: from then on a server that dies is replaced, if possible.
@@ -158,12 +148,6 @@ impl MountHelper {
         held.into_iter().flatten().map(AsRawFd::as_raw_fd).collect()
     }
 
-    /// Mounts, and returns the descriptor of `/dev/fuse`, which will deliver the kernel's first
-    /// request.
-    pub(crate) fn mount(&self, max_read: usize) -> Result<OwnedFd, Error> {
-        self.descriptor(Request::Mount { max_read })
-    }
-
     /// Reports that the handshake is complete. The helper then applies settings that need the
     /// kernel's side of the mount.
     pub(crate) fn handshake_done(&self) -> Result<(), Error> {
@@ -185,35 +169,19 @@ impl MountHelper {
         Events::map(file.as_fd(), wake).map_err(Error::std_io("memory for a companion"))
     }
 
-    /// Makes the companion start together with the mount. Call this before [mounting](Self::mount)
-    /// and after [`Events::describe`], which tells the companion what it needs to know.
-    pub(crate) fn look_ahead(&self) -> Result<(), Error> {
-        self.call(Request::LookAhead).map(drop)
-    }
-
     /// The file that sets the kernel's read-ahead of the mount, in KiB; `None` if access is
     /// refused. Call this when the handshake is complete.
     pub(crate) fn read_ahead(&self) -> Result<Option<OwnedFd>, Error> {
         self.call(Request::ReadAhead)
     }
 
-    /// Removes the mount from the tree; files that programs have open stay usable.
-    pub(crate) fn detach(&self) -> Result<(), Error> {
-        self.call(Request::Detach).map(drop)
+    /// Sends a request whose answer carries nothing.
+    pub(crate) fn tell(&self, request: Request) -> Result<(), Error> {
+        self.call(request).map(drop)
     }
 
-    /// Marks the mount as unused; fails if it is in use. Does nothing without root.
-    pub(crate) fn mark(&self) -> Result<(), Error> {
-        self.call(Request::Mark).map(drop)
-    }
-
-    /// Unmounts the mount: for root, if it has not been used since [`mark`](Self::mark); for other
-    /// users, if it is not in use.
-    pub(crate) fn expire(&self) -> Result<(), Error> {
-        self.call(Request::Expire).map(drop)
-    }
-
-    fn descriptor(&self, request: Request) -> Result<OwnedFd, Error> {
+    /// Sends a request whose answer carries a descriptor.
+    pub(crate) fn descriptor(&self, request: Request) -> Result<OwnedFd, Error> {
         let missing = || Error::Protocol("the mount helper sent no descriptor".to_owned());
         self.call(request)?.ok_or_else(missing)
     }

@@ -35,7 +35,7 @@ use crate::log::Log;
 use crate::nodes::InodeNumbers;
 use crate::options::{MountOptions, Prefetch, ProfileLocation, READ_AHEAD_KB, SandboxMode};
 use crate::origin;
-use crate::protocol::{MountHelper, ignores_signals};
+use crate::protocol::{MountHelper, Request, ignores_signals};
 use crate::request::{MountRequest, Start};
 use crate::sandbox::Sandbox;
 use crate::threads::OnDemand;
@@ -87,7 +87,7 @@ pub fn serve(
     // thread reads signals.
     let signals = sys::fuse_signals::ending_signals().map_err(Error::std_io("signalfd"))?;
     if start == Start::First {
-        restart = restart.with_memory(helper.in_flight())?;
+        restart = restart.with_memory(helper.tell(Request::InFlight))?;
         // Do this before the sandbox, whose user may not be allowed to enter a root directory of
         // mode 0700.
         rustix::process::chdir("/").map_err(Error::io("chdir /"))?;
@@ -200,7 +200,7 @@ impl Serving<'_> {
         let counters = move |own| serde_json::to_vec(&reporter.figures(own)?).ok();
         // Each addition is made once, so that setting it succeeds.
         let _ = image.additions.counters.set(Box::new(counters));
-        let nodes = image.nodes();
+        let nodes = image.nodes;
         // Do this before the storing threads have their own descriptor tables.
         let keeping = match resumes {
             true => None,
@@ -276,14 +276,14 @@ impl Serving<'_> {
                 first: &first,
             };
             let files = Arc::new(FileReadAhead::new(storing.on_demand.demand()));
-            let running = file_read_ahead::start(&files, self.engine, image.nodes(), &mut storing);
+            let running = file_read_ahead::start(&files, self.engine, image.nodes, &mut storing);
             let _ = image.additions.read_ahead.set(files);
             running
         });
         // Only root can copy the mount, and without a copy no directory is listed.
         if origin::user().is_root() && self.request.passed_device().is_none() {
             if let Some(events) = events {
-                let directories = DirectoryReadAhead::new(image.nodes().root(), events);
+                let directories = DirectoryReadAhead::new(image.nodes.root(), events);
                 let _ = image.additions.directory_read_ahead.set(directories);
             }
             if self.request.options.read_ahead_kb.is_none()
@@ -303,11 +303,12 @@ impl Serving<'_> {
         image: &Arc<ErofsFilesystem>,
     ) -> Result<Arc<Session>, Error> {
         let config = config(&self.request.options, self.engine);
-        let device = helper.mount(config.max_request)?;
+        let max_read = config.max_request;
+        let device = helper.descriptor(Request::Mount { max_read })?;
         let session = self.handshake(helper, device, image, &config);
         if session.is_err() {
             // On failure the mount stays in the tree and dies with this process.
-            let _ = helper.detach();
+            let _ = helper.tell(Request::Detach);
         }
         session
     }
@@ -342,7 +343,7 @@ impl Serving<'_> {
         let protocol = restartable.in_flight.protocol();
         let unknown = || Error::Protocol("the handshake of the mount is unknown".to_owned());
         let protocol = protocol.ok_or_else(unknown)?;
-        let device = helper.resume()?;
+        let device = helper.descriptor(Request::Resume)?;
         let session = Session::resume(device, image.clone(), protocol, restartable);
         session.map_err(|source| Error::from(source).at(&self.request.mountpoint))
     }
@@ -368,7 +369,7 @@ impl Serving<'_> {
         helper: &MountHelper,
         image: &ErofsFilesystem,
     ) -> Result<Option<Arc<Events>>, Error> {
-        let (options, root) = (&self.request.options, image.nodes().root());
+        let (options, root) = (&self.request.options, image.nodes.root());
         let learns = options.profile.is_some();
         let lists = origin::user().is_root() && options.read_ahead_kb != Some(0);
         let is_possible = self.request.passed_device().is_none() && helper.has_companion();
@@ -396,7 +397,7 @@ impl Serving<'_> {
                 events.record();
             }
             if learns {
-                helper.look_ahead()?;
+                helper.tell(Request::LookAhead)?;
             }
         }
         let _ = image.additions.events.set(Arc::clone(&events));
@@ -499,7 +500,7 @@ impl Drop for UnmountGuard<'_> {
     fn drop(&mut self) {
         if self.unmounts {
             // On failure the mount stays in the tree and dies with this process.
-            let _ = self.helper.detach();
+            let _ = self.helper.tell(Request::Detach);
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::options::MountOptions;
 use crate::threads::{spawn, with_that_of_workers};
 
 /// Opens the channel of one serving thread. The thread is pinned to the CPU, if one is given.
-type OpenChannel = fn(&Arc<Session>, Option<usize>) -> io::Result<Channel>;
+type OpenChannel = fn(&Arc<Session>, Option<usize>) -> io::Result<Box<dyn Channel>>;
 
 /// Starts all threads that serve `session`. If requests come over io_uring, returns the channel for
 /// FORGET and INTERRUPT, which io_uring does not carry; the caller serves this channel.
@@ -23,7 +23,7 @@ pub(crate) fn start(
     engine: &Arc<Engine>,
     session: &Arc<Session>,
     options: &MountOptions,
-) -> Result<Option<Channel>, Error> {
+) -> Result<Option<Box<dyn Channel>>, Error> {
     if engine.is_remote() {
         deferral::start(session)?;
     }
@@ -60,9 +60,9 @@ fn start_with(
 /// part of the previous request. The second thread keeps the overflow thread from taking single
 /// requests.
 fn start_overflow_queue(engine: &Arc<Engine>, session: &Arc<Session>) -> Result<(), Error> {
-    let start = |name, open: fn(&Arc<Session>) -> io::Result<Channel>| {
+    let start = |name, open: fn(&Arc<Session>) -> io::Result<Box<dyn Channel>>| {
         let engine = Arc::downgrade(engine);
-        let run = move |channel: Channel| with_that_of_workers(&engine, || channel.run());
+        let run = move |channel: Box<dyn Channel>| with_that_of_workers(&engine, || channel.run());
         spawn_channel(name, session, open, run)
     };
     start("erofs_overflow", Session::overflow_channel)?;
@@ -72,7 +72,7 @@ fn start_overflow_queue(engine: &Arc<Engine>, session: &Arc<Session>) -> Result<
 }
 
 /// The channel of a thread: its CPU's queue, or all queues for a thread without a CPU.
-fn ring_channel(session: &Arc<Session>, cpu: Option<usize>) -> io::Result<Channel> {
+fn ring_channel(session: &Arc<Session>, cpu: Option<usize>) -> io::Result<Box<dyn Channel>> {
     match cpu {
         Some(cpu) => session.cpu_channel(cpu),
         None => session.overflow_channel(),
@@ -80,7 +80,7 @@ fn ring_channel(session: &Arc<Session>, cpu: Option<usize>) -> io::Result<Channe
 }
 
 /// A channel as a worker's event source.
-struct ChannelSource(Channel);
+struct ChannelSource(Box<dyn Channel>);
 
 impl EventSource for ChannelSource {
     fn wait(&mut self) -> EventSourceState {
@@ -122,7 +122,7 @@ fn start_readers(session: &Arc<Session>, open: OpenChannel) -> Result<(), Error>
     for number in 0..count {
         let name = format!("erofs_reader/{number}");
         let open = move |session: &Arc<Session>| open(session, None);
-        spawn_channel(&name, session, open, Channel::run)?;
+        spawn_channel(&name, session, open, |channel| channel.run())?;
     }
     Ok(())
 }
@@ -131,8 +131,8 @@ fn start_readers(session: &Arc<Session>, open: OpenChannel) -> Result<(), Error>
 fn spawn_channel(
     name: &str,
     session: &Arc<Session>,
-    open: impl FnOnce(&Arc<Session>) -> io::Result<Channel> + Send + 'static,
-    run: impl FnOnce(Channel) + Send + 'static,
+    open: impl FnOnce(&Arc<Session>) -> io::Result<Box<dyn Channel>> + Send + 'static,
+    run: impl FnOnce(Box<dyn Channel>) + Send + 'static,
 ) -> Result<(), Error> {
     let session = Arc::clone(session);
     spawn(name, move || open(&session), run)

@@ -12,7 +12,7 @@ use rustix::event::PollFlags;
 
 use crate::error::Error;
 use crate::poll::first_ready;
-use crate::protocol::{MountHelper, Order};
+use crate::protocol::{MountHelper, Order, Request};
 use crate::threads::OnDemand;
 
 /// How long programs may keep using a mount after a signal has requested its end. Including the
@@ -36,7 +36,7 @@ pub(crate) struct Watched<'w> {
     /// The engine whose load is checked while waiting.
     pub engine: &'w Engine,
     /// The channel for FORGET and INTERRUPT, unless the serving threads take these.
-    pub forgets: Option<Channel>,
+    pub forgets: Option<Box<dyn Channel>>,
 }
 
 impl Watched<'_> {
@@ -71,13 +71,13 @@ impl Watched<'_> {
                     false
                 }
                 Woken::Forget => {
-                    serve_ready(self.forgets.as_mut());
+                    serve_ready(self.forgets.as_deref_mut());
                     false
                 }
                 Woken::Gone | Woken::Cpus | Woken::Load | Woken::Time => false,
             };
             if ends {
-                let detached = self.helper.detach();
+                let detached = self.helper.tell(Request::Detach);
                 sleep(&[(Woken::Gone, self.session.as_fd())], Some(GRACE))?;
                 return detached;
             }
@@ -90,7 +90,8 @@ impl Watched<'_> {
             });
             if let Some(idle) = &mut idle {
                 let requests = self.session.statistics().requests;
-                let (mark, expire) = (|| self.helper.mark(), || self.helper.expire());
+                let mark = || self.helper.tell(Request::Mark);
+                let expire = || self.helper.tell(Request::Expire);
                 idle.check(Instant::now(), requests, mark, expire);
             }
         }
@@ -105,7 +106,7 @@ impl Watched<'_> {
             (Woken::Order, helper_lives.then(|| self.helper.as_fd())),
             (Woken::Cpus, cpus),
             (Woken::Load, Some(self.engine.load_event())),
-            (Woken::Forget, self.forgets.as_ref().map(Channel::as_fd)),
+            (Woken::Forget, self.forgets.as_ref().map(AsFd::as_fd)),
         ];
         let present = always.into_iter();
         present
@@ -114,7 +115,7 @@ impl Watched<'_> {
     }
 }
 
-fn serve_ready(channel: Option<&mut Channel>) {
+fn serve_ready(channel: Option<&mut (dyn Channel + 'static)>) {
     // If the mount has ended, the session notices.
     if let Some(channel) = channel
         && channel.wait() == Ready::Request

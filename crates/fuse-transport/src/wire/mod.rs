@@ -12,8 +12,7 @@ mod ring;
 pub use init::{InitIn, InitOut, features};
 pub use opcode::{Opcode, Treatment};
 pub use reply::{
-    Attr, AttrOut, Dirent, EntryOut, IoctlOut, LseekOut, OutHeader, RetrieveOut, SizeOut,
-    StatfsOut, StoreOut,
+    Attr, AttrOut, Dirent, EntryOut, IoctlOut, OutHeader, RetrieveOut, StatfsOut, StoreOut,
 };
 pub use request::{InHeader, IoctlIn, LseekIn, ReadIn, XattrIn};
 pub use ring::{RingEntry, RingHeader};
