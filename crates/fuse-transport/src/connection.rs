@@ -10,7 +10,7 @@ use sys::eventfd::EventFd;
 use sys::pi_mutex::PiMutex;
 use zerocopy::IntoBytes;
 
-use crate::counters::{self, Counters, Statistics};
+use crate::counters::{self, Counters};
 use crate::deferred_queue::DeferredQueue;
 use crate::entry_order::EntryOrder;
 use crate::fail_points;
@@ -43,7 +43,7 @@ pub(crate) struct Connection {
     /// Set at start: size of the largest request in bytes.
     max_request: usize,
     /// Guarded by its own lock: as many sets as channels were ever open at the same time.
-    counters: PiMutex<Vec<Arc<Counters>>>,
+    pub(crate) counters: PiMutex<Vec<Arc<Counters>>>,
     /// Atomic: whether the mount has ended.
     ended: AtomicBool,
     /// Set at start: readable once a channel has seen the end of the mount.
@@ -55,10 +55,10 @@ pub(crate) struct Connection {
     /// Atomic: number of requests that the mount sent to itself.
     sent_to_self: AtomicU64,
     /// Set at start: shared with a successor of this process.
-    in_flight: OnceLock<Arc<RequestsInFlight>>,
+    pub(crate) in_flight: OnceLock<Arc<RequestsInFlight>>,
     /// Guarded by its own lock: cloned descriptors of the device, for channels that are opened
     /// later.
-    clones: PiMutex<Vec<OwnedFd>>,
+    pub(crate) clones: PiMutex<Vec<OwnedFd>>,
     /// Guarded by its own lock: requests that wait for something outside the process.
     pub(crate) deferred: DeferredQueue,
 }
@@ -106,19 +106,11 @@ impl Connection {
         }
     }
 
-    pub(crate) fn in_flight(&self) -> Option<&Arc<RequestsInFlight>> {
-        self.in_flight.get()
-    }
-
     /// Sets the parts for a successor. Must be called before any channel is opened.
     pub(crate) fn make_restartable(&self, parts: Restartable) {
         // Cannot fail, since this is called only once.
         let _ = self.in_flight.set(parts.in_flight);
         *self.clones.lock() = parts.clones;
-    }
-
-    pub(crate) fn add_clones(&self, clones: Vec<OwnedFd>) {
-        self.clones.lock().extend(clones);
     }
 
     /// A descriptor for a channel. If the server may be replaced, the process that replaces it
@@ -128,7 +120,7 @@ impl Connection {
         if let Some(clone) = self.clones.lock().pop() {
             return Ok(clone);
         }
-        if self.in_flight().is_none()
+        if self.in_flight.get().is_none()
             && let Ok(made) = clone_of(self.device.as_fd())
         {
             return Ok(made);
@@ -168,11 +160,6 @@ impl Connection {
     /// Counters for a new channel; `ring` says whether the channel is over io_uring.
     pub(crate) fn new_counters(&self, ring: bool) -> Arc<Counters> {
         counters::for_channel(&mut self.counters.lock(), ring)
-    }
-
-    pub(crate) fn statistics(&self) -> Statistics {
-        let sets = self.counters.lock().clone();
-        Statistics::gather(&sets.iter().map(|set| &**set).collect::<Vec<_>>())
     }
 
     /// Notes the end of the mount. Called by the channel that has seen it.

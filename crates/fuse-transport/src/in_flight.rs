@@ -7,7 +7,7 @@
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use sys::pi_mutex::{PiMutex, PiMutexGuard};
 use sys::shared_words::SharedWords;
@@ -246,18 +246,14 @@ impl RequestsInFlight {
         }
     }
 
-    fn word(&self, at: usize) -> &AtomicU64 {
-        &self.words.words()[at]
-    }
-
     /// Relaxed suffices: the reader learns of the writer's death through a socket, which orders the
     /// write before the read.
     fn get(&self, at: usize) -> u64 {
-        self.word(at).load(Ordering::Relaxed)
+        self.words.words()[at].load(Ordering::Relaxed)
     }
 
     fn set(&self, at: usize, value: u64) {
-        self.word(at).store(value, Ordering::Relaxed);
+        self.words.words()[at].store(value, Ordering::Relaxed);
     }
 }
 

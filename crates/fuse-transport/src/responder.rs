@@ -38,7 +38,7 @@ impl Responder {
         Ok(Self {
             reply: Run::map(connection.protocol().max_request.div_ceil(PAGE_SIZE))?,
             counters: connection.new_counters(false),
-            slot: connection.in_flight().map(|shared| shared.slot()),
+            slot: connection.in_flight.get().map(|shared| shared.slot()),
             connection: Arc::clone(connection),
         })
     }
@@ -100,7 +100,7 @@ impl Responder {
             Ok(request) => request,
             Err(header) => return Some(Outcome::Done(Done::refused(header?, Errno::INVAL))),
         };
-        let in_flight = self.connection.in_flight().zip(self.slot);
+        let in_flight = self.connection.in_flight.get().zip(self.slot);
         let taken = in_flight.map(|(shared, slot)| shared.begin(slot, &request.header));
         let mut reply = Reply::new(&mut self.reply);
         let filesystem = &*self.connection.filesystem;

@@ -176,14 +176,14 @@ impl Session {
     /// The requests in flight that a replacement server will see; `None` if this server cannot be
     /// replaced.
     pub fn in_flight(&self) -> Option<&Arc<RequestsInFlight>> {
-        self.connection.in_flight()
+        self.connection.in_flight.get()
     }
 
     /// Adds cloned descriptors for channels of the device. If none is left, a channel opens
     /// `/dev/fuse` and clones the mount's descriptor, or shares that descriptor if it may not open
     /// the device.
     pub fn add_clones(&self, clones: Vec<OwnedFd>) {
-        self.connection.add_clones(clones);
+        self.connection.clones.lock().extend(clones);
     }
 
     /// A channel that takes requests from the device, for the calling thread.
@@ -226,7 +226,8 @@ impl Session {
     /// channel of their CPU. The calling thread is pinned to one CPU after another. Serve it in
     /// addition to the channels over io_uring.
     pub fn turn_channel(self: &Arc<Self>) -> io::Result<Box<dyn Channel>> {
-        Ok(Box::new(TurnChannel::open(&self.connection)))
+        let connection = Arc::clone(&self.connection);
+        Ok(Box::new(TurnChannel { connection }))
     }
 
     /// A handle that writes to the page cache, with a separate descriptor.
@@ -254,7 +255,7 @@ impl Session {
 
     /// Sums over all channels, including those that have ended.
     pub fn statistics(&self) -> Statistics {
-        self.connection.statistics()
+        Statistics::gather(&self.connection.counters.lock().clone())
     }
 
     /// Whether a channel has seen the mount end: it was unmounted or aborted, or the device failed.

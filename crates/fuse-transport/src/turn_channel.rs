@@ -16,15 +16,7 @@ use crate::connection::Connection;
 
 /// Waits for requested turns.
 pub(crate) struct TurnChannel {
-    connection: Arc<Connection>,
-}
-
-impl TurnChannel {
-    pub(crate) fn open(connection: &Arc<Connection>) -> Self {
-        Self {
-            connection: Arc::clone(connection),
-        }
-    }
+    pub(crate) connection: Arc<Connection>,
 }
 
 impl Channel for TurnChannel {

@@ -23,7 +23,8 @@ use crate::reader::Registrar;
 /// Number of windows from one probe to the next, and from the beginning to the first probe.
 const PROBE_EVERY: usize = 32;
 
-/// A reader up to this many steps ahead has overtaken the replay; one farther away is unrelated.
+/// A reader up to this many steps ahead has overtaken the replay; a reader farther ahead does
+/// something else.
 const OVERTAKING: usize = 24;
 
 /// Bounds of the number of bytes that one call reads ahead. Every kernel accepts the lower one, and
@@ -63,8 +64,10 @@ pub(crate) struct Replay {
     /// item.
     places: HashMap<(usize, u32), (usize, usize)>,
     next: AtomicUsize,
+    /// Set at start: the limit of bytes to read ahead, a part of the memory that was free.
+    budget: u64,
     /// Set at start.
-    limits: Limits,
+    read_ahead: Arc<KernelReadAhead>,
     stopped: AtomicBool,
     /// Threads that are doing a step.
     inside: AtomicUsize,
@@ -75,16 +78,7 @@ pub(crate) struct Replay {
 }
 
 /// The file that a thread read last, which the next step often reads as well.
-#[derive(Debug, Default)]
-pub(crate) struct OpenFile(Option<(usize, OwnedFd)>);
-
-/// The limits of reading ahead.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Limits {
-    /// The total in bytes, a part of the memory that was free.
-    pub(crate) budget: u64,
-    pub(crate) read_ahead: Arc<KernelReadAhead>,
-}
+pub(crate) type OpenFile = Option<(usize, OwnedFd)>;
 
 /// How much the kernel reads ahead at a time. The handshake sets this, possibly after the companion
 /// has started but always before the mount answers its first request.
@@ -146,7 +140,12 @@ struct File {
 impl Replay {
     /// Creates the replay. The first page of `program` is left to its launch, which thereby shows
     /// that it begins.
-    pub(crate) fn new(profile: &Profile, program: &[u8], limits: Limits) -> Self {
+    pub(crate) fn new(
+        profile: &Profile,
+        program: &[u8],
+        budget: u64,
+        read_ahead: Arc<KernelReadAhead>,
+    ) -> Self {
         let files = profile.files.iter().map(|file| File {
             path: profile.path(&file.name),
             size: file.size,
@@ -162,7 +161,8 @@ impl Replay {
             items: vec![Item::List(Vec::new())],
             by_path: by_path.collect(),
             files,
-            limits,
+            budget,
+            read_ahead,
             ..Self::default()
         };
         let mut windows = 0_usize;
@@ -297,7 +297,7 @@ impl Replay {
     /// Whether there is anything left to do.
     pub(crate) fn has_steps(&self) -> bool {
         !self.is_stopped()
-            && self.prefetched() < self.limits.budget
+            && self.prefetched() < self.budget
             && self.next.load(Ordering::Relaxed) < self.items.len()
     }
 
@@ -367,7 +367,6 @@ impl Replay {
         tells: &Registrar,
     ) -> rustix::io::Result<u64> {
         let file = &self.files[number];
-        let OpenFile(open) = open;
         if open.as_ref().is_none_or(|(last, _)| *last != number) {
             *open = None;
             let (opened, ino, size) = client::open_file(root, &file.path)?;
@@ -387,7 +386,7 @@ impl Replay {
         for Range { start, end } in ranges {
             let mut at = start;
             while at < end {
-                let length = (end - at).min(self.limits.read_ahead.bytes());
+                let length = (end - at).min(self.read_ahead.bytes());
                 client::read_ahead(opened, at, length)?;
                 at += length;
             }
@@ -499,11 +498,7 @@ pub(crate) mod tests {
     use launch_profile::text::Builder;
 
     fn replay(profile: &Profile, program: &str) -> Replay {
-        let limits = Limits {
-            budget: u64::MAX,
-            ..Limits::default()
-        };
-        Replay::new(profile, program.as_bytes(), limits)
+        Replay::new(profile, program.as_bytes(), u64::MAX, Arc::default())
     }
 
     /// A replay with one window for each of these numbers, in the file `f`.

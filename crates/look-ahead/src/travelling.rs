@@ -85,7 +85,7 @@ impl Travelling {
         let about = |what: &dyn std::fmt::Display| format!("{}: {what}", origin.subject());
         let mut bytes = Vec::new();
         let most = limits::TRAVELLING_BYTES as u64 + 1;
-        // An earlier companion may have read from it.
+        // An earlier companion may have read from the same open file.
         let read = file.rewind();
         let read = read.and_then(|()| file.take(most).read_to_end(&mut bytes));
         // A handle opened with O_PATH is passed for anything that is not a regular file or may not

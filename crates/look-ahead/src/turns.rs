@@ -56,11 +56,11 @@ impl Turns {
     }
 
     /// Called when a program is launched: moves its replays to the front.
-    pub(crate) fn launched(&self, is_of_program: impl Fn(&Replay) -> bool) {
+    pub(crate) fn launched(&self, program: &[u8]) {
         let mut state = self.state.lock();
         let (first, others): (VecDeque<Turn>, _) = std::mem::take(&mut state.queue)
             .into_iter()
-            .partition(|turn| is_of_program(&turn.replay));
+            .partition(|turn| turn.replay.program() == program);
         let first = first.into_iter().map(|turn| Turn {
             is_launched: true,
             ..turn
@@ -119,7 +119,7 @@ impl Turns {
             };
             let (replay, open) = match &mut last {
                 Some(last) if Arc::ptr_eq(&last.0, &next) => last,
-                other => other.insert((next, OpenFile::default())),
+                other => other.insert((next, None)),
             };
             match mount.root() {
                 Some(root) => replay.step(&root, &mut room, open, tells),
@@ -211,7 +211,7 @@ mod tests {
     fn the_program_that_was_launched_last_goes_first() {
         let turns = of(&["a", "b"]);
         assert_eq!(order(&turns, 1), ["a"]);
-        turns.launched(|replay| replay.program() == b"b");
+        turns.launched(b"b");
         assert_eq!(order(&turns, 1), ["b"]);
         // This program becomes known only when it is launched.
         turns.add(Arc::new(replay_of("c", [0, 9].into_iter())), true);
@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn others_wait_while_a_launch_is_under_way() {
         let turns = of(&["a", "b"]);
-        turns.launched(|replay| replay.program() == b"b");
+        turns.launched(b"b");
         turns.hold(true);
         assert_eq!(order(&turns, 5), ["b", "b", "b", "wait", "wait"]);
         turns.hold(false);

@@ -270,7 +270,7 @@ impl ErofsFilesystem {
     fn found(&self, request: &Request<'_>, nid: Nid) -> Result<Found, Errno> {
         let node = self.nodes.node(nid);
         let node = node.ok_or(Errno::from_raw_os_error(errno::EUCLEAN))?;
-        // Not cached here, since the kernel caches the attributes.
+        // The engine need not cache this inode, since the kernel caches its attributes.
         let inode = self.report(request, self.engine.peek_inode(request, nid))?;
         Ok(Found {
             node,

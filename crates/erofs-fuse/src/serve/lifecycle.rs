@@ -88,8 +88,8 @@ pub fn serve(
     let signals = sys::fuse_signals::ending_signals().map_err(Error::std_io("signalfd"))?;
     if start == Start::First {
         restart = restart.with_memory(helper.tell(Request::InFlight))?;
-        // Do this before the sandbox, whose user may not be allowed to enter a root directory of
-        // mode 0700.
+        // Do this before the process enters the sandbox, whose user may not enter `/` if its mode
+        // is 0700.
         rustix::process::chdir("/").map_err(Error::io("chdir /"))?;
     }
     let no_storing = storing_refused();

@@ -114,7 +114,7 @@ impl Companion {
         let path = self.place(program).map(|place| place.path);
         if let Some(path) = path.as_ref().filter(|_| self.begun.len() < MOST_REPLAYS) {
             self.begun.insert(path.clone());
-            self.turns.launched(|replay| replay.program() == path);
+            self.turns.launched(path);
         }
         let was_replayed = path.as_ref().is_some_and(|it| self.replayed.contains(it));
         self.replay_one(path.as_deref());

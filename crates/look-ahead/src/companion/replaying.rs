@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use super::{Companion, is_expected};
 use crate::client;
-use crate::replay::{Limits, Replay};
+use crate::replay::Replay;
 use crate::travelling::{Candidate, Known, Origin, PATH_IN_MOUNT};
 
 /// Maximum number of replays in one mount, at its beginning and at later launches together.
@@ -123,13 +123,11 @@ impl Companion {
         let paths = known.iter().map(|known| known.program.path.clone());
         self.replayed.extend(paths);
         let memory = self.settings.memory.as_ref().map_or(0, free_memory);
-        let limits = Limits {
-            budget: memory / 2 / known.len() as u64,
-            read_ahead: Arc::clone(&self.read_ahead),
-        };
+        let budget = memory / 2 / known.len() as u64;
         for known in known {
             let Program { profile, path, .. } = &known.program;
-            let replay = Arc::new(Replay::new(profile, path, limits.clone()));
+            let replay = Replay::new(profile, path, budget, Arc::clone(&self.read_ahead));
+            let replay = Arc::new(replay);
             self.replays.push(Arc::clone(&replay));
             if known.origin != Origin::Here {
                 self.unproved.push((known, Arc::clone(&replay)));

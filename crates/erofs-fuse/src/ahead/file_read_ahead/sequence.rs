@@ -103,8 +103,8 @@ impl Sequence {
         }
     }
 
-    /// Notes that the kernel requests the file at a place. If the kernel had received the pages
-    /// before, it has dropped them since, and pages of other files too.
+    /// Notes that the kernel requests the file at a place. If the kernel had received the file's
+    /// pages before, it has dropped them since, and may have dropped pages of other files too.
     pub(super) fn read(&mut self, place: Place) {
         self.judge(place);
         if self.is_cached(place) {

@@ -41,14 +41,15 @@ pub(crate) struct FaultRecorder {
     changed: AtomicBool,
     log: Log,
     image: String,
+    engine: Weak<Engine>,
+    /// The inode that the mount shows as `/`.
+    root: Nid,
 }
 
 /// The thread that logs, if there was anything to log. Dropping this ends the thread once
 /// everything is logged.
 pub(crate) struct Running {
     recorder: Arc<FaultRecorder>,
-    engine: Weak<Engine>,
-    root: Nid,
     /// Set by the main thread, which also drops this.
     thread: Rc<Cell<Option<JoinHandle<()>>>>,
 }
@@ -70,21 +71,20 @@ impl FaultRecorder {
             changed: AtomicBool::new(false),
             log,
             image: engine.name().to_owned(),
+            engine: Arc::downgrade(engine),
+            root,
         });
         let running = Running {
             recorder: Arc::clone(&recorder),
-            engine: Arc::downgrade(engine),
-            root,
             thread: Rc::default(),
         };
-        let (ours, engine) = (Arc::clone(&recorder), Arc::downgrade(engine));
-        let thread = Rc::clone(&running.thread);
+        let (ours, thread) = (Arc::clone(&recorder), Rc::clone(&running.thread));
         on_demand.starts(&demand, move || {
             let builder = thread::Builder::new().name("erofs_faults".to_owned());
             let started = builder.spawn(move || {
                 // Normal priority, whatever the creating thread has.
                 cpu_workers::lower();
-                ours.log_all(&engine, root);
+                ours.log_all();
             });
             // Without the thread, faults are logged when the mount ends.
             thread.set(started.ok());
@@ -156,7 +156,7 @@ impl FaultRecorder {
         figures(&table, name.as_deref())
     }
 
-    fn log_all(&self, engine: &Weak<Engine>, root: Nid) {
+    fn log_all(&self) {
         let mut rate = Rate::new(Instant::now());
         loop {
             let closing = self.closing();
@@ -167,7 +167,7 @@ impl FaultRecorder {
             }
             let next = || self.table.lock().next_for_log();
             while let Some(known) = next() {
-                self.log_one(known, engine, root, &mut rate);
+                self.log_one(known, &mut rate);
             }
             if closing {
                 return self.log_end();
@@ -177,10 +177,10 @@ impl FaultRecorder {
         }
     }
 
-    fn log_one(&self, mut known: Known, engine: &Weak<Engine>, root: Nid, rate: &mut Rate) {
+    fn log_one(&self, mut known: Known, rate: &mut Rate) {
         let passes = rate.take(Instant::now());
-        if passes && let (Some(engine), Some(nid)) = (engine.upgrade(), known.fault.nid) {
-            known.path = find_path(&engine, root, nid, &|| self.closing());
+        if passes && let (Some(engine), Some(nid)) = (self.engine.upgrade(), known.fault.nid) {
+            known.path = find_path(&engine, self.root, nid, &|| self.closing());
         }
         let logged = passes && entry::write(&self.log, &known);
         self.table.lock().asked_log(&known, logged);
@@ -214,7 +214,7 @@ impl Drop for Running {
         match self.thread.take() {
             // A panic has already been printed, and the mount ends anyway.
             Some(thread) => drop(thread.join()),
-            None => self.recorder.log_all(&self.engine, self.root),
+            None => self.recorder.log_all(),
         }
     }
 }
