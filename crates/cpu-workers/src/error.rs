@@ -7,11 +7,8 @@ use std::io;
 #[non_exhaustive]
 pub enum Error {
     /// Not enough memory for the table of slots.
-    #[error("no memory for the worker slots of {cpus} CPUs")]
-    SlotTable {
-        /// Number of possible CPUs.
-        cpus: usize,
-    },
+    #[error("no memory for the worker slots of {0} CPUs")]
+    SlotTable(usize),
     /// The set of CPUs cannot be read.
     #[error("cannot determine which CPUs are usable: {0}")]
     Cpus(#[source] io::Error),

@@ -92,7 +92,7 @@ fn loom_a_push_against_the_close_is_run_or_handed_back() {
 #[test]
 fn loom_offline_against_queueing_loses_no_job() {
     loom::model(|| {
-        let slot = Arc::new(Slot::empty());
+        let slot = Arc::new(Slot::default());
         let queue = Queue::new(JobQueue::new());
         let worker = start(&queue);
         assert!(slot.publish(Arc::new(queue)).is_ok());
@@ -116,7 +116,7 @@ fn loom_offline_against_queueing_loses_no_job() {
 #[test]
 fn loom_of_two_that_publish_one_wins_and_the_other_gets_its_worker_back() {
     loom::model(|| {
-        let slot = Arc::new(Slot::empty());
+        let slot = Arc::new(Slot::default());
         let other = {
             let slot = Arc::clone(&slot);
             thread::spawn(move || slot.publish(Arc::new(1)).is_ok())

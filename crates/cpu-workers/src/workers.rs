@@ -30,7 +30,7 @@ use crate::topology::pinned::Topology;
 use crate::worker::attached_source::message;
 use crate::worker::lowered;
 use crate::worker::spawn::Spawner;
-use crate::worker::thread::{Attach, Job, Queued, Worker, current};
+use crate::worker::thread::{Attach, Job, Queued, Worker, current_worker};
 use crate::worker::unbound::UnboundPool;
 use crate::{
     Cpus, Error, EventSourceFactory, Mode, Policy, Priority, SystemCpus, WorkerContext,
@@ -105,9 +105,9 @@ impl Workers {
             workers.unbound.fill()?;
         } else {
             topology.reconcile()?;
-            cpus.notices()
-                .into_iter()
-                .for_each(|line| workers.notices.add(line));
+            if let Some(line) = cpus.notice() {
+                workers.notices.add(line);
+            }
         }
         Ok(Arc::new(workers))
     }
@@ -123,7 +123,7 @@ impl Workers {
         let rejected = match cpu {
             // The worker stays published while it is chosen and the job is queued.
             Some(cpu) => self.topology.read(cpu, |worker| match worker {
-                Some(running) => running.worker.push(queued).err(),
+                Some(running) => running.worker.queue.push(queued).err(),
                 None => Some(queued),
             }),
             None => Some(queued),
@@ -134,25 +134,18 @@ impl Workers {
         }
     }
 
-    fn run_here(&self, queued: Queued) {
-        let (queued_ns, started_ns) = (queued.queued_ns, now_ns());
+    fn run_here(&self, Queued { job, queued_ns }: Queued) {
         let context = WorkerContext {
             cpu: None,
             queued_ns,
-            started_ns,
+            started_ns: now_ns(),
         };
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| (queued.job)(&context))) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| job(&context))) {
             self.notices.add(format!(
                 "a job on the thread that queued it panicked: {}",
                 message(&*panic)
             ));
         }
-    }
-
-    /// CPU and job times of the calling thread's worker, of any pool. The times are 0 while the
-    /// worker serves its source.
-    pub fn current() -> Option<WorkerContext> {
-        current()
     }
 
     /// Whether the worker of that CPU has nothing to do: it sleeps, or is about to. Only a hint,
@@ -227,7 +220,7 @@ impl Workers {
     /// Waits for all workers (a busy one answers after its job) and returns how many have a source;
     /// failures are in `notices()`.
     pub fn attach(&self, make: Arc<EventSourceFactory>) -> Result<usize, Error> {
-        if current().is_some() {
+        if current_worker().is_some() {
             return Err(Error::OnWorker);
         }
         let (sender, replies) = channel();
@@ -281,20 +274,14 @@ impl Workers {
         };
         let _flip = self.flip.lock();
         let all = wanted(!raised.is_empty());
-        self.topology.want_each(
-            all,
-            &|cpu| wanted(raised.contains(&cpu)),
-            |running, wanted| {
-                let (priority, tid) = (&running.worker.priority, running.tid);
-                priority.change(tid, wanted);
-            },
-        );
+        self.topology
+            .want_each(all, |cpu| wanted(raised.contains(&cpu)));
         for (tid, priority) in &*self.followers.lock() {
             priority.change(*tid, all);
         }
     }
 
-    /// Whether a pinned worker is real-time, or would be if it were not lowered.
+    /// Whether the kernel reports real-time priority for a pinned worker.
     pub fn is_real_time(&self) -> bool {
         let policies = self.topology.workers();
         let mut policies = policies
@@ -309,14 +296,14 @@ impl Workers {
     pub fn lead(&self) {
         if self.priority != Priority::Normal {
             // A refusal has already been reported for the workers.
-            let _ = ThreadPriority::new().set(priority::own_tid(), Wanted::Best);
+            let _ = ThreadPriority::default().set(priority::own_tid(), Wanted::Best);
         }
     }
 
     /// Gives the calling thread, which must not be a worker, the priority of all pinned workers
     /// until it drops the guard, which leaves the priority as it is at that moment.
     pub fn follow(self: &Arc<Self>) -> Following {
-        let (tid, priority) = (priority::own_tid(), Arc::new(ThreadPriority::new()));
+        let (tid, priority) = (priority::own_tid(), Arc::<ThreadPriority>::default());
         lowered::set_followers_own(Some(Arc::clone(&priority)));
         let _flip = self.flip.lock();
         // A refusal has already been reported for the workers.
@@ -338,7 +325,7 @@ impl Workers {
     /// all others; that worker ends later, and is not waited for.
     pub fn shutdown(&self) {
         let first = !self.ending.swap(true, Ordering::AcqRel);
-        if !first && current().is_some() {
+        if !first && current_worker().is_some() {
             return;
         }
         let _ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);

@@ -33,19 +33,12 @@ pub enum Error {
     },
     /// Another user's mount, which the kernel shows only to that user.
     #[error(
-        "{mountpoint}: only the user who mounted it can see it, unless it has allow_root or \
-         allow_other"
+        "{0}: only the user who mounted it can see it, unless it has allow_root or allow_other"
     )]
-    Private {
-        /// The mount point.
-        mountpoint: PathBuf,
-    },
+    Private(PathBuf),
     /// `/dev/fuse` cannot be opened.
-    #[error("/dev/fuse: {source}; {}", hint(source))]
-    NoFuse {
-        /// The reason.
-        source: io::Error,
-    },
+    #[error("/dev/fuse: {0}; {hint}", hint = hint(.0))]
+    NoFuse(#[source] io::Error),
     /// The user is not root, and fusermount3 is missing.
     #[error(
         "mounting without root needs fusermount3, which was not found: install the package fuse3"
@@ -79,11 +72,8 @@ pub enum Error {
     #[error("FUSE over io_uring: {0}")]
     IoUring(String),
     /// The descriptor of `ready_fd` is not open.
-    #[error("ready_fd={number}: descriptor {number} is not open")]
-    ReadyFd {
-        /// The descriptor's number.
-        number: u32,
-    },
+    #[error("ready_fd={0}: descriptor {0} is not open")]
+    ReadyFd(u32),
     /// `restart=on` was requested, but the server of this mount cannot be replaced.
     #[error("restart=on: {0}")]
     Restart(String),

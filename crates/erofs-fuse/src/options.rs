@@ -3,10 +3,8 @@
 mod known;
 
 use std::ffi::{OsStr, OsString};
-use std::num::ParseIntError;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
 use erofs_engine::remote_image::Ahead;
@@ -48,16 +46,20 @@ pub const DECODED_BYTES: u64 = 64 << 20;
 /// Largest limit of decoded bytes that can be set: no launch reads more.
 const MOST_DECODED: u64 = 1 << 30;
 
+impl From<String> for OptionError {
+    fn from(line: String) -> Self {
+        Self::Value(line)
+    }
+}
+
 impl OptionError {
     fn value(name: &str, value: &str, must: &str) -> Self {
-        Self::Value(format!("{name}={value}: must be {must}"))
+        format!("{name}={value}: must be {must}").into()
     }
 }
 
 /// `auto` means off, because over io_uring a dead server is not replaced.
 const IO_URING: &[(&str, bool)] = &[("auto", false), ("on", true), ("off", false)];
-
-const RESTART: &[(&str, bool)] = &[("on", true), ("off", false)];
 
 /// Which rights the daemon drops before it reads the image.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -235,9 +237,8 @@ impl MountOptions {
             })
         };
         let known = KNOWN.iter().filter(|option| option.is_for_urls());
-        known
-            .filter(is_given)
-            .map(|option| option.name().to_owned())
+        let given = known.filter(is_given);
+        given.map(|option| option.name().to_owned())
     }
 
     /// Parses lists of options. Unknown options are errors unless they are `ignored`.
@@ -260,17 +261,13 @@ impl MountOptions {
 
     /// Parses one `name` or `name=value`.
     fn set(&mut self, one: &OsStr) -> Result<(), OptionError> {
-        let bytes = one.as_bytes();
-        let (name, value) = match bytes.iter().position(|byte| *byte == b'=') {
-            Some(at) => (&bytes[..at], Some(OsStr::from_bytes(&bytes[at + 1..]))),
-            None => (bytes, None),
-        };
-        let name = String::from_utf8_lossy(name);
+        let mut parts = one.as_bytes().splitn(2, |byte| *byte == b'=');
+        let name = String::from_utf8_lossy(parts.next().unwrap_or_default());
+        let value = parts.next().map(OsStr::from_bytes);
         let name = &*documented_option(&name);
         if name == "remount" {
-            let what =
-                "remount: the options of a mount cannot be changed; unmount, then mount again";
-            return Err(OptionError::Value(what.to_owned()));
+            let why = "the options of a mount cannot be changed; unmount, then mount again";
+            return Err(format!("remount: {why}").into());
         }
         if known::is_listed(name) && self.set_listed(name, value)?
             || known::is_tolerated(name, value.is_some())
@@ -285,7 +282,7 @@ impl MountOptions {
     /// Sets an option of the table, with or without a value; returns false if there is no such
     /// option.
     fn set_listed(&mut self, name: &str, value: Option<&OsStr>) -> Result<bool, OptionError> {
-        if self.engine.set(name, value).map_err(OptionError::Value)? {
+        if self.engine.set(name, value)? {
             if name == "reserved_pages" {
                 check_reserved_pages(self.engine.reserved_pages)?;
             }
@@ -320,23 +317,26 @@ impl MountOptions {
     fn assign(&mut self, name: &str, value: &OsStr) -> Result<bool, OptionError> {
         let text = value.to_string_lossy();
         match name {
-            "io_uring" => self.io_uring = choice(name, &text, IO_URING)?,
-            "restart" => self.restart = Some(choice(name, &text, RESTART)?),
-            "read_ahead_kb" => self.read_ahead_kb = Some(number(name, &text)?),
-            "sandbox" => self.sandbox = choice(name, &text, SANDBOX)?,
+            "io_uring" => self.io_uring = choice_option(name, &text, IO_URING)?,
+            "restart" => {
+                let words = &[("on", true), ("off", false)];
+                self.restart = Some(choice_option(name, &text, words)?);
+            }
+            "read_ahead_kb" => self.read_ahead_kb = Some(number_option(name, &text)?),
+            "sandbox" => self.sandbox = choice_option(name, &text, SANDBOX)?,
             "profile" => self.profile = profile(value)?,
             "decoded_size" => self.decoded_size = Some(decoded_size(name, &text)?),
-            "prefetch" => self.prefetch = choice(name, &text, PREFETCH)?,
+            "prefetch" => self.prefetch = choice_option(name, &text, PREFETCH)?,
             "log" if value.is_empty() => return Err(OptionError::value(name, &text, "a file")),
             "log" => self.log = Some(PathBuf::from(value)),
             "subdir" => self.subdir = Some(PathBuf::from(value)),
             "timeout" => {
-                let seconds = number(name, &text)?;
+                let seconds = number_option(name, &text)?;
                 self.timeout = (seconds > 0).then(|| Duration::from_secs(seconds));
             }
             "uid" => self.uid = Some(owner(name, &text)?),
             "gid" => self.gid = Some(owner(name, &text)?),
-            "ready_fd" => self.ready_fd = Some(number(name, &text)?),
+            "ready_fd" => self.ready_fd = Some(number_option(name, &text)?),
             "fsname" if value.is_empty() => {
                 return Err(OptionError::value(name, &text, "a name"));
             }
@@ -398,19 +398,15 @@ pub fn without_effect(names: impl Iterator<Item = String>) -> Option<String> {
 }
 
 fn decoded_size(name: &str, text: &str) -> Result<u64, OptionError> {
-    match size_option(name, text).map_err(OptionError::Value)? {
+    match size_option(name, text)? {
         bytes if bytes <= MOST_DECODED => Ok(bytes),
         _ => Err(OptionError::value(name, text, "at most 1G")),
     }
 }
 
-fn number<T: FromStr<Err = ParseIntError>>(name: &str, text: &str) -> Result<T, OptionError> {
-    number_option(name, text).map_err(OptionError::Value)
-}
-
 /// Refuses the largest number, which system calls take to mean "leave unchanged".
 fn owner(name: &str, text: &str) -> Result<u32, OptionError> {
-    match number(name, text)? {
+    match number_option(name, text)? {
         u32::MAX => Err(OptionError::value(name, text, "a number below 4294967295")),
         id => Ok(id),
     }
@@ -426,26 +422,16 @@ fn check_reserved_pages(pages: usize) -> Result<(), OptionError> {
     if wanted <= memory {
         return Ok(());
     }
-    let must = format!("{wanted} MiB is more than this machine has ({memory} MiB)");
-    Err(OptionError::Value(format!(
-        "reserved_pages={pages}: {must}"
-    )))
-}
-
-/// Parses a value that is one of a few words.
-fn choice<T: Copy>(name: &str, text: &str, words: &[(&str, T)]) -> Result<T, OptionError> {
-    choice_option(name, text, words).map_err(OptionError::Value)
+    let why = format!("{wanted} MiB is more than this machine has ({memory} MiB)");
+    Err(format!("reserved_pages={pages}: {why}").into())
 }
 
 fn profile(value: &OsStr) -> Result<Option<ProfileLocation>, OptionError> {
-    if value == "off" {
-        return Ok(None);
-    }
-    if value == "auto" {
-        return Ok(Some(ProfileLocation::Auto));
-    }
-    if value == "learn" {
-        return Ok(Some(ProfileLocation::Learned));
+    match value.as_bytes() {
+        b"off" => return Ok(None),
+        b"auto" => return Ok(Some(ProfileLocation::Auto)),
+        b"learn" => return Ok(Some(ProfileLocation::Learned)),
+        _ => {}
     }
     let must = || {
         let must = "learn, auto, off or a path with a slash";

@@ -50,9 +50,8 @@ impl MountRequest {
 
     /// Whether one of the files is at a URL.
     pub fn is_remote(&self) -> bool {
-        self.files()
-            .into_iter()
-            .any(|path| remote::url(&path).is_some())
+        let mut files = self.files().into_iter();
+        files.any(|path| remote::url(&path).is_some())
     }
 
     /// A notice about options that have no effect on this image.
@@ -73,10 +72,10 @@ impl MountRequest {
 
     /// Whether the decoded bytes of launches may be kept.
     pub fn keeps_decoded(&self) -> bool {
-        let learns = match self.options.profile {
-            Some(ProfileLocation::Learned | ProfileLocation::Auto) => true,
-            Some(ProfileLocation::File(_) | ProfileLocation::Recorded(_)) | None => false,
-        };
+        let learns = matches!(
+            self.options.profile,
+            Some(ProfileLocation::Learned | ProfileLocation::Auto)
+        );
         let is_ours = self.passed_device().is_none() && self.is_one_file();
         learns && is_ours && self.options.decoded_bytes() > 0
     }

@@ -1,5 +1,7 @@
 //! Image data as text: names, lines, times.
 
+use std::time::SystemTime;
+
 /// Formats a name for a terminal: bytes that are not printable UTF-8 as `\xNN`, and a backslash as
 /// two. Characters that change a line's direction or are invisible count as unprintable.
 pub fn name(bytes: &[u8]) -> String {
@@ -83,6 +85,12 @@ fn escape(bytes: &[u8], text: &mut String) {
     for byte in bytes {
         text.push_str(&format!("\\x{byte:02x}"));
     }
+}
+
+/// Seconds since 1970; 0 for earlier times.
+pub(crate) fn seconds(time: SystemTime) -> u64 {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
 }
 
 /// Formats seconds since 1970 as `YYYY-MM-DD HH:MM:SS` in UTC, for any year.

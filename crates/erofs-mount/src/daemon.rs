@@ -200,7 +200,7 @@ fn serve_for_helper(request: &MountRequest, log: Log, start: Start) -> u8 {
     let null = null.map_err(Error::io("/dev/null, which the daemon needs"));
     let has_companion = respawn::helper_has_companion();
     let helper = null.and_then(|null| Ok((MountHelper::parent(&null, has_companion)?, null)));
-    let Ok((mut helper, null)) = helper else {
+    let Ok((helper, null)) = helper else {
         return 1;
     };
     let notice = |line: &str| {
@@ -236,7 +236,7 @@ fn serve_for_helper(request: &MountRequest, log: Log, start: Start) -> u8 {
         serve(
             request,
             start,
-            &mut helper,
+            &helper,
             log,
             &mut |line| notice(line),
             ready,

@@ -1,6 +1,6 @@
-//! The channel of one serving thread, over either transport.
+//! What the channels of both transports do.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use sys::eventfd::EventFd;
@@ -27,45 +27,24 @@ pub enum State {
     Closed,
 }
 
-/// What the channels of both transports do.
-pub(crate) trait Serve: AsFd + Send {
-    fn wait(&mut self) -> Ready;
-    fn serve(&mut self) -> State;
-    fn flush(&mut self) {}
-    fn waker(&self) -> &Arc<EventFd>;
-}
-
 /// Takes requests and answers them, on one thread.
-pub struct Channel(Box<dyn Serve>);
-
-impl Channel {
-    pub(crate) fn new(kind: impl Serve + 'static) -> Self {
-        Self(Box::new(kind))
-    }
-
-    /// Sleeps until there is a request, the waker is called, or the mount is gone.
-    pub fn wait(&mut self) -> Ready {
-        self.0.wait()
-    }
+pub trait Channel: AsFd + Send {
+    /// Sleeps until there is a request, the waker is called, or the mount is gone. The channel's
+    /// descriptor is readable when this must be called.
+    fn wait(&mut self) -> Ready;
 
     /// Takes one request, if there is one, and answers it.
-    pub fn serve(&mut self) -> State {
-        self.0.serve()
-    }
+    fn serve(&mut self) -> State;
 
     /// Sends the last reply if it is still queued for the next [`wait`](Self::wait). Call this
     /// before the thread does anything else.
-    pub fn flush(&mut self) {
-        self.0.flush();
-    }
+    fn flush(&mut self) {}
 
     /// Ends this channel's sleep from another thread.
-    pub fn waker(&self) -> Arc<EventFd> {
-        Arc::clone(self.0.waker())
-    }
+    fn waker(&self) -> Arc<EventFd>;
 
     /// Serves until the mount is gone, on a thread that does nothing else.
-    pub fn run(mut self) {
+    fn run(mut self: Box<Self>) {
         loop {
             match self.wait() {
                 Ready::Closed => return,
@@ -73,18 +52,5 @@ impl Channel {
                 _ => {}
             }
         }
-    }
-}
-
-impl AsFd for Channel {
-    /// Readable when [`Channel::wait`] must be called.
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-}
-
-impl std::fmt::Debug for Channel {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Channel").finish_non_exhaustive()
     }
 }

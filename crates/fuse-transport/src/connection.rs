@@ -7,10 +7,10 @@ use std::sync::{Arc, OnceLock};
 
 use rustix::fs::{Mode, OFlags};
 use sys::eventfd::EventFd;
-use sys::pi_mutex::{PiMutex, PiMutexGuard};
+use sys::pi_mutex::PiMutex;
 use zerocopy::IntoBytes;
 
-use crate::counters::{self, Counters, Statistics};
+use crate::counters::{self, Counters};
 use crate::deferred_queue::DeferredQueue;
 use crate::entry_order::EntryOrder;
 use crate::fail_points;
@@ -35,31 +35,32 @@ pub struct Restartable {
 /// The device, the filesystem and the counters of one mount, and whether it has ended.
 pub(crate) struct Connection {
     /// Set at start.
-    device: OwnedFd,
+    pub(crate) device: OwnedFd,
     /// Set at start.
-    filesystem: Arc<dyn Filesystem>,
+    pub(crate) filesystem: Arc<dyn Filesystem>,
     /// Set by the handshake.
     protocol: OnceLock<Protocol>,
     /// Set at start: size of the largest request in bytes.
     max_request: usize,
     /// Guarded by its own lock: as many sets as channels were ever open at the same time.
-    counters: PiMutex<Vec<Arc<Counters>>>,
+    pub(crate) counters: PiMutex<Vec<Arc<Counters>>>,
     /// Atomic: whether the mount has ended.
     ended: AtomicBool,
     /// Set at start: readable once a channel has seen the end of the mount.
     end: EventFd,
-    wait_order: WaitOrder,
-    /// Used only over io_uring.
-    entry_order: EntryOrder,
+    /// The order of the threads that wait for the device.
+    pub(crate) wait_order: WaitOrder,
+    /// The order in which the kernel takes the entries of the rings. Used only over io_uring.
+    pub(crate) entry_order: EntryOrder,
     /// Atomic: number of requests that the mount sent to itself.
     sent_to_self: AtomicU64,
     /// Set at start: shared with a successor of this process.
-    in_flight: OnceLock<Arc<RequestsInFlight>>,
+    pub(crate) in_flight: OnceLock<Arc<RequestsInFlight>>,
     /// Guarded by its own lock: cloned descriptors of the device, for channels that are opened
     /// later.
-    clones: PiMutex<Vec<OwnedFd>>,
-    /// Guarded by its own lock.
-    deferred: DeferredQueue,
+    pub(crate) clones: PiMutex<Vec<OwnedFd>>,
+    /// Guarded by its own lock: requests that wait for something outside the process.
+    pub(crate) deferred: DeferredQueue,
 }
 
 impl Connection {
@@ -86,14 +87,6 @@ impl Connection {
         })
     }
 
-    pub(crate) fn device(&self) -> BorrowedFd<'_> {
-        self.device.as_fd()
-    }
-
-    pub(crate) fn filesystem(&self) -> &dyn Filesystem {
-        &*self.filesystem
-    }
-
     /// The result of the handshake. Before the handshake all values are zero and must not be used.
     pub(crate) fn protocol(&self) -> Protocol {
         self.protocol.get().copied().unwrap_or_default()
@@ -113,70 +106,41 @@ impl Connection {
         }
     }
 
-    pub(crate) fn in_flight(&self) -> Option<&Arc<RequestsInFlight>> {
-        self.in_flight.get()
-    }
-
     /// Sets the parts for a successor. Must be called before any channel is opened.
     pub(crate) fn make_restartable(&self, parts: Restartable) {
         // Cannot fail, since this is called only once.
         let _ = self.in_flight.set(parts.in_flight);
-        *self.clones() = parts.clones;
-    }
-
-    pub(crate) fn add_clones(&self, clones: Vec<OwnedFd>) {
-        self.clones().extend(clones);
+        *self.clones.lock() = parts.clones;
     }
 
     /// A descriptor for a channel. If the server may be replaced, the process that replaces it
     /// holds the same descriptor. If no cloned descriptor is left, returns a duplicate of the
     /// mount's first descriptor.
     pub(crate) fn take_clone(&self) -> io::Result<OwnedFd> {
-        if let Some(clone) = self.clones().pop() {
+        if let Some(clone) = self.clones.lock().pop() {
             return Ok(clone);
         }
-        let made = match self.in_flight() {
-            Some(_) => None,
-            None => clone_of(self.device()).ok(),
-        };
-        match made {
-            Some(made) => Ok(made),
-            None => Ok(rustix::io::fcntl_dupfd_cloexec(&self.device, 0)?),
+        if self.in_flight.get().is_none()
+            && let Ok(made) = clone_of(self.device.as_fd())
+        {
+            return Ok(made);
         }
+        Ok(rustix::io::fcntl_dupfd_cloexec(&self.device, 0)?)
     }
 
     /// Returns a descriptor obtained from [`take_clone`](Self::take_clone).
     pub(crate) fn return_clone(&self, clone: BorrowedFd<'_>) {
         // If duplicating fails, a later channel shares another channel's descriptor.
         if let Ok(clone) = rustix::io::fcntl_dupfd_cloexec(clone, 0) {
-            self.clones().push(clone);
+            self.clones.lock().push(clone);
         }
     }
 
     /// Descriptors that channels use or will use.
     pub(crate) fn channel_descriptors(&self) -> Vec<RawFd> {
         let mut all = self.wait_order.descriptors();
-        all.extend(self.clones().iter().map(AsRawFd::as_raw_fd));
+        all.extend(self.clones.lock().iter().map(AsRawFd::as_raw_fd));
         all
-    }
-
-    fn clones(&self) -> PiMutexGuard<'_, Vec<OwnedFd>> {
-        self.clones.lock()
-    }
-
-    /// The order of the threads that wait for the device.
-    pub(crate) fn wait_order(&self) -> &WaitOrder {
-        &self.wait_order
-    }
-
-    /// Requests that wait for something outside the process.
-    pub(crate) fn deferred(&self) -> &DeferredQueue {
-        &self.deferred
-    }
-
-    /// The order in which the kernel takes the entries of the rings.
-    pub(crate) fn entry_order(&self) -> &EntryOrder {
-        &self.entry_order
     }
 
     /// Makes the kernel put an empty request, which no program waits for, into the queue of this
@@ -190,23 +154,12 @@ impl Connection {
             nodeid: file,
             ..RetrieveOut::default()
         };
-        let code = RetrieveOut::CODE;
-        Ok(message::send(
-            &self.device,
-            0,
-            code,
-            [retrieve.as_bytes(), &[]],
-        )?)
+        message::notify(&self.device, RetrieveOut::CODE, [retrieve.as_bytes(), &[]])
     }
 
     /// Counters for a new channel; `ring` says whether the channel is over io_uring.
     pub(crate) fn new_counters(&self, ring: bool) -> Arc<Counters> {
         counters::for_channel(&mut self.counters.lock(), ring)
-    }
-
-    pub(crate) fn statistics(&self) -> Statistics {
-        let sets = self.counters.lock().clone();
-        Statistics::gather(&sets.iter().map(|set| &**set).collect::<Vec<_>>())
     }
 
     /// Notes the end of the mount. Called by the channel that has seen it.

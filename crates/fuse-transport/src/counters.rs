@@ -83,8 +83,8 @@ impl Counters {
         }
     }
 
-    /// Adds a request. An ioctl that queries these counters is not counted, so that reading them
-    /// changes nothing.
+    /// Adds a request. An ioctl is not counted: it queries these counters, and reading them must
+    /// not change them.
     pub(crate) fn add(&self, record: &Record) {
         if record.opcode == Some(Opcode::Ioctl) {
             return;
@@ -195,7 +195,7 @@ pub(crate) fn for_channel(all: &mut Vec<Arc<Counters>>, ring: bool) -> Arc<Count
 }
 
 impl Statistics {
-    pub(crate) fn gather(sets: &[&Counters]) -> Self {
+    pub(crate) fn gather(sets: &[Arc<Counters>]) -> Self {
         let through = |ring| {
             let own = sets.iter().filter(|set| set.ring == ring);
             Histogram::gather(own.flat_map(|set| &set.run_ns)).count
@@ -251,12 +251,12 @@ mod tests {
 
     #[test]
     fn requests_but_those_for_counters_are_summed_by_channel_kind_way_and_cpu() {
-        let (ring, device) = (Counters::new(true), Counters::new(false));
+        let [ring, device] = [true, false].map(|ring| Arc::new(Counters::new(ring)));
         ring.add(&record(Opcode::Read, Some(1)));
         ring.add(&record(Opcode::Read, Some(0)));
         device.add(&record(Opcode::Lookup, None));
         device.add(&record(Opcode::Ioctl, None));
-        let sums = Statistics::gather(&[&ring, &device]);
+        let sums = Statistics::gather(&[ring, device]);
         assert_eq!(sums.requests, 3);
         assert_eq!((sums.same_cpu, sums.other_cpu, sums.cpu_unknown), (1, 1, 1));
         assert_eq!(
@@ -294,7 +294,7 @@ mod tests {
         next.add(&record(Opcode::Read, None));
         let another = for_channel(&mut all, false);
         assert_eq!(all.len(), 3, "counters in use are not shared");
-        let sums = Statistics::gather(&[&*all[0], &ring, &another]);
+        let sums = Statistics::gather(&[all[0].clone(), ring, another]);
         assert_eq!((sums.requests, sums.by_transport.dev_fuse), (2, 2));
     }
 

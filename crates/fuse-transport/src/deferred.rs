@@ -16,7 +16,7 @@ pub struct DeferredChannel {
 impl DeferredChannel {
     pub(crate) fn open(connection: &Arc<Connection>) -> io::Result<Self> {
         let responder = Responder::new(connection)?;
-        connection.deferred().join();
+        connection.deferred.join();
         Ok(Self {
             connection: Arc::clone(connection),
             responder,
@@ -26,7 +26,7 @@ impl DeferredChannel {
     /// Serves until the mount is gone. `more` is called when another thread should serve deferred
     /// requests as well; `more` must return quickly, and may fail to start that thread.
     pub fn run(mut self, more: impl Fn()) {
-        while let Some((request, is_last)) = self.connection.deferred().take() {
+        while let Some((request, is_last)) = self.connection.deferred.take() {
             if is_last {
                 more();
             }
@@ -39,7 +39,7 @@ impl DeferredChannel {
 
 impl Drop for DeferredChannel {
     fn drop(&mut self) {
-        self.connection.deferred().leave();
+        self.connection.deferred.leave();
     }
 }
 

@@ -1,8 +1,8 @@
 //! Requests that must wait for something outside this process, such as a network.
 //!
 //! The thread that took such a request puts it into this queue and serves the next request. Threads
-//! that may wait answer the request, over the descriptor it came from, because the kernel finds it
-//! only there.
+//! that may wait answer the deferred request over the descriptor from which it came: on other
+//! descriptors, the kernel does not find the request.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -58,8 +58,8 @@ impl DeferredQueue {
         None
     }
 
-    /// Waits for a request; returns `None` when the mount has ended. Also returns whether one more
-    /// thread should wait for the next one.
+    /// Waits for a request; returns `None` when the mount has ended. The second value says whether
+    /// another thread should be started, because no thread is waiting for the next request.
     pub(crate) fn take(&self) -> Option<(DeferredRequest, bool)> {
         let mut inner = self.inner.lock();
         inner.idle += 1;

@@ -11,12 +11,12 @@ use sys::eventfd::EventFd;
 use sys::memory::{PAGE_SIZE, Run};
 
 use crate::back_off::BackOff;
-use crate::channel::{Ready, Serve, State};
+use crate::channel::{Channel, Ready, State};
 use crate::connection::Connection;
 use crate::fail_points;
 use crate::reader_cpu::ReaderCpu;
 use crate::responder::Responder;
-use crate::wait_order::{DEVICE, Waiter};
+use crate::wait_order::{DEVICE, WaitOrder, Waiter};
 use sys::clock::now_ns;
 
 /// Size of the request buffer. Every request of a read-only mount fits: names are at most 255 bytes
@@ -60,24 +60,14 @@ impl DeviceChannel {
             back_off: BackOff::new(),
             connection: Arc::clone(connection),
         };
-        connection.wait_order().add(&this.waiter)?;
+        connection.wait_order.add(&this.waiter)?;
         Ok(this)
-    }
-
-    fn end(&self) -> State {
-        self.connection.end();
-        State::Closed
-    }
-
-    fn close(&self) -> Ready {
-        self.connection.end();
-        Ready::Closed
     }
 }
 
-impl Serve for DeviceChannel {
-    fn waker(&self) -> &Arc<EventFd> {
-        &self.waker
+impl Channel for DeviceChannel {
+    fn waker(&self) -> Arc<EventFd> {
+        Arc::clone(&self.waker)
     }
 
     /// Sleeps in epoll. This is also called between a request and the next read: epoll costs the
@@ -91,16 +81,18 @@ impl Serve for DeviceChannel {
         let count = match epoll::wait(&self.waiter.epoll, &mut events[..], None) {
             Ok(count) => count,
             Err(Errno::INTR) => return Ready::Woken,
-            Err(_) => return self.close(),
+            Err(_) => {
+                self.connection.end();
+                return Ready::Closed;
+            }
         };
         let is = |what| events[..count].iter().any(|event| event.data.u64() == what);
         if is(WAKER) {
             self.waker.clear();
         }
-        if is(DEVICE) {
-            Ready::Request
-        } else {
-            Ready::Woken
+        match is(DEVICE) {
+            true => Ready::Request,
+            false => Ready::Woken,
         }
     }
 
@@ -114,12 +106,14 @@ impl Serve for DeviceChannel {
             Err(Errno::AGAIN | Errno::INTR | Errno::NOENT) => return State::Nothing,
             Err(errno) if self.back_off.passes(errno) => return State::Nothing,
             // NODEV, CONNABORTED: the mount is gone.
-            Err(_) => return self.end(),
+            Err(_) => {
+                self.connection.end();
+                return State::Closed;
+            }
         };
         self.back_off.end();
-        let (waiter, connection) = (&self.waiter, &self.connection);
-        let readers = &mut self.readers;
-        let follow = |reader| follow(readers, waiter, connection, reader);
+        let (waiter, order) = (&self.waiter, &self.connection.wait_order);
+        let follow = |reader| follow(&mut self.readers, waiter, order, reader);
         let request = &self.request[..length];
         self.responder.respond(waiter, request, follow)
     }
@@ -156,10 +150,10 @@ fn pinned_to() -> Option<usize> {
 fn follow(
     readers: &mut ReaderCpu,
     waiter: &Waiter,
-    connection: &Connection,
+    order: &WaitOrder,
     reader: u32,
 ) -> Option<usize> {
-    let (here, order) = (waiter.cpu?, connection.wait_order());
+    let here = waiter.cpu?;
     let began = now_ns();
     if readers.is_due(reader, began) && order.begin_following(began) {
         if let Some(cpu) = readers.sample(reader, here, began) {
@@ -172,7 +166,7 @@ fn follow(
 
 impl Drop for DeviceChannel {
     fn drop(&mut self) {
-        self.connection.wait_order().remove(&self.waiter);
+        self.connection.wait_order.remove(&self.waiter);
         self.connection.return_clone(self.waiter.device.as_fd());
     }
 }

@@ -3,15 +3,14 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use rustix::io::Errno;
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::filesystem::{DECLINED, Failure, Filesystem, Wait};
 use crate::reply::{DirectoryReply, ReadReply, Reply, Seek};
 use crate::request::Request;
 use crate::request_info::{Caller, Seen};
 use crate::wire::{
-    AttrOut, BatchForgetIn, EntryOut, ForgetIn, ForgetOne, IoctlIn, IoctlOut, LseekIn, LseekOut,
-    Opcode, ReadIn, SizeOut, Treatment, XattrIn,
+    AttrOut, EntryOut, IoctlIn, IoctlOut, LseekIn, Opcode, ReadIn, Treatment, XattrIn,
 };
 
 /// Longest target of a symbolic link that the kernel accepts.
@@ -49,8 +48,8 @@ impl Answer {
     }
 }
 
-/// Answers one request; an error means that it is deferred. A panic of the filesystem becomes EIO,
-/// so that no program waits forever.
+/// Answers one request; an error means that the request is deferred. A panic of the filesystem
+/// becomes EIO, so that no program waits forever.
 pub(crate) fn answer(
     filesystem: &dyn Filesystem,
     request: &Request<'_>,
@@ -107,10 +106,7 @@ fn decide(
         Treatment::ReadOnly => Answer::Error(Errno::ROFS),
         Treatment::Ioctl if !is_of_directory(request) => Answer::Error(Errno::NOTTY),
         Treatment::Agreed => Answer::Reply,
-        Treatment::Silent => {
-            forget(filesystem, opcode, request);
-            Answer::Silent
-        }
+        Treatment::Silent => Answer::Silent,
         Treatment::Ioctl | Treatment::Served => {
             // The reply is dropped after a panic, so nothing sees it half finished.
             let serve = || serve(filesystem, opcode, request, reply, caller);
@@ -148,15 +144,12 @@ fn serve(
             put(reply, &entry)?;
         }
         Opcode::Getattr => {
-            let attr = filesystem.attributes(caller, node)?;
-            put(
-                reply,
-                &AttrOut {
-                    attr_valid: lasting,
-                    attr,
-                    ..AttrOut::default()
-                },
-            )?;
+            let attributes = AttrOut {
+                attr_valid: lasting,
+                attr: filesystem.attributes(caller, node)?,
+                ..AttrOut::default()
+            };
+            put(reply, &attributes)?;
         }
         Opcode::Readlink => {
             let target = filesystem.read_link(caller, node)?;
@@ -189,14 +182,20 @@ fn serve(
         Opcode::Listxattr => {
             let wanted = request.fixed::<XattrIn>()?.size;
             let names = filesystem.xattr_names(caller, node)?;
-            put_value(reply, wanted, &ended_by_zeros(&names))?;
+            // Each name ends with a zero byte.
+            let names = names.iter().flat_map(|name| name.iter().chain(&[0]));
+            put_value(reply, wanted, &names.copied().collect::<Vec<u8>>())?;
         }
         Opcode::Statfs => put(reply, &filesystem.statfs()?)?,
         Opcode::Lseek => {
             let seek = request.fixed::<LseekIn>()?;
-            let what = seek_for(seek.whence)?;
-            let offset = filesystem.seek(caller, node, seek.offset, what)?;
-            put(reply, &LseekOut { offset })?;
+            // SEEK_DATA and SEEK_HOLE of lseek(2).
+            let what = match seek.whence {
+                3 => Seek::Data,
+                4 => Seek::Hole,
+                _ => return Err(Errno::INVAL.into()),
+            };
+            put(reply, &filesystem.seek(caller, node, seek.offset, what)?)?;
         }
         Opcode::Ioctl => {
             let ioctl = request.fixed::<IoctlIn>()?;
@@ -214,12 +213,9 @@ fn serve(
     Ok(())
 }
 
-fn put(reply: &mut Reply<'_>, value: &(impl IntoBytes + zerocopy::Immutable)) -> Result<(), Errno> {
-    if reply.push(value.as_bytes()) {
-        Ok(())
-    } else {
-        Err(Errno::INVAL)
-    }
+fn put(reply: &mut Reply<'_>, value: &(impl IntoBytes + Immutable)) -> Result<(), Errno> {
+    let fits = reply.push(value.as_bytes());
+    fits.then_some(()).ok_or(Errno::INVAL)
 }
 
 /// Returns the fixed part of a read request, and limits the reply to the requested size.
@@ -235,56 +231,11 @@ fn sized(request: &Request<'_>, reply: &mut Reply<'_>) -> Result<ReadIn, Errno> 
 /// `wanted`.
 fn put_value(reply: &mut Reply<'_>, wanted: u32, value: &[u8]) -> Result<(), Errno> {
     if wanted == 0 {
-        return put(
-            reply,
-            &SizeOut {
-                size: value.len() as u32,
-                padding: 0,
-            },
-        );
+        // `fuse_getxattr_out`: the length, and four unused bytes.
+        return put(reply, &[value.len() as u32, 0]);
     }
     let fits = value.len() <= wanted as usize && reply.push(value);
-    if fits { Ok(()) } else { Err(Errno::RANGE) }
-}
-
-fn ended_by_zeros(names: &[Vec<u8>]) -> Vec<u8> {
-    names
-        .iter()
-        .flat_map(|name| name.iter().copied().chain([0]))
-        .collect()
-}
-
-fn seek_for(whence: u32) -> Result<Seek, Errno> {
-    // SEEK_DATA and SEEK_HOLE of lseek(2).
-    match whence {
-        3 => Ok(Seek::Data),
-        4 => Ok(Seek::Hole),
-        _ => Err(Errno::INVAL),
-    }
-}
-
-/// Serves FORGET and BATCH_FORGET. A count beyond the length of the request is ignored.
-fn forget(filesystem: &dyn Filesystem, opcode: Opcode, request: &Request<'_>) {
-    match opcode {
-        Opcode::Forget => {
-            if let Ok(forget) = request.fixed::<ForgetIn>() {
-                filesystem.forget(request.header.nodeid, forget.nlookup);
-            }
-        }
-        Opcode::BatchForget => {
-            let count = request
-                .fixed::<BatchForgetIn>()
-                .map_or(0, |batch| batch.count);
-            let all = request.rest.chunks_exact(size_of::<ForgetOne>());
-            for one in all
-                .take(count as usize)
-                .filter_map(|b| ForgetOne::read_from_bytes(b).ok())
-            {
-                filesystem.forget(one.nodeid, one.nlookup);
-            }
-        }
-        _ => {}
-    }
+    fits.then_some(()).ok_or(Errno::RANGE)
 }
 
 #[cfg(test)]

@@ -50,7 +50,7 @@ pub(crate) struct EntryOrder {
     /// Set at start.
     queues: Box<[Queue]>,
     /// Set at start: wakes the thread that takes entries out.
-    asked: Arc<EventFd>,
+    pub(crate) asked: Arc<EventFd>,
     /// Atomic: ID of that thread, 0 until it waits.
     thread: AtomicI32,
 }
@@ -62,9 +62,9 @@ pub(crate) struct EntryOrder {
 pub(crate) struct Queue {
     /// Atomic: whether the worker has an entry. Written by the worker.
     is_served: AtomicBool,
-    /// Atomic: number of requests that the worker has begun, and this number when it last became
-    /// idle. Written by the worker.
+    /// Atomic: number of requests that the worker has begun. Written by the worker.
     begun: AtomicU32,
+    /// Atomic: the value of `begun` when the worker last became idle. Written by the worker.
     ended: AtomicU32,
     /// Atomic: the state of the turn.
     turn: AtomicU8,
@@ -91,11 +91,6 @@ impl EntryOrder {
 
     pub(crate) fn queue(&self, number: u16) -> Option<&Queue> {
         self.queues.get(usize::from(number))
-    }
-
-    /// Wakes the thread that takes entries out.
-    pub(crate) fn asked(&self) -> &Arc<EventFd> {
-        &self.asked
     }
 
     /// Makes the calling thread the one that takes entries out.

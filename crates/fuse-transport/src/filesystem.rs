@@ -43,8 +43,9 @@ pub const DECLINED: Errno = Errno::CANCELED;
 
 /// A read-only filesystem whose content never changes.
 ///
-/// Nodes are the filesystem's own numbers; 1 is the root, 0 is not a node. Many threads call its
-/// methods at the same time. An error is sent to the calling program; a panic becomes EIO.
+/// Nodes are the filesystem's own numbers, which stay valid until the mount ends; 1 is the root, 0
+/// is not a node. Many threads call the methods at the same time. An error is sent to the calling
+/// program; a panic becomes EIO.
 pub trait Filesystem: Send + Sync {
     /// Seconds for which the kernel may cache names and attributes. By default forever, since
     /// nothing changes; 0 if every access must be seen.
@@ -116,9 +117,6 @@ pub trait Filesystem: Send + Sync {
     ) -> Result<Vec<u8>, Failure> {
         Err(Errno::NOTTY.into())
     }
-
-    /// The kernel drops `count` lookups of `node`. There is nothing to do if nodes have no state.
-    fn forget(&self, _node: u64, _count: u64) {}
 
     /// Whether to call [`seen`](Self::seen), for debugging.
     fn watches(&self) -> bool {

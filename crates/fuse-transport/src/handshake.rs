@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::fail_points;
-use crate::wire::{InitFlags, InitIn, InitOut, MAJOR, MINOR_NEWEST, MINOR_OLDEST};
+use crate::wire::{InitIn, InitOut, MAJOR, MINOR_NEWEST, MINOR_OLDEST, features};
 
 /// Settings that the daemon requests from the kernel.
 #[derive(Clone, Debug)]
@@ -81,22 +81,20 @@ pub(crate) enum Verdict {
 /// Features that are used whenever the kernel offers them. `EXPORT_SUPPORT` is cheap because nodes
 /// are stateless.
 ///
-/// `READDIRPLUS_AUTO` is not used: with it the kernel requests attributes only in the first call,
-/// and then looks up each name of a large directory individually. Each lookup costs a round trip;
-/// attributes sent with the name cost 1 or 2 microseconds.
-const ALWAYS: [InitFlags; 11] = [
-    InitFlags::ASYNC_READ,
-    InitFlags::EXPORT_SUPPORT,
-    InitFlags::DO_READDIRPLUS,
-    InitFlags::NO_OPEN_SUPPORT,
-    InitFlags::PARALLEL_DIROPS,
-    InitFlags::ABORT_ERROR,
-    InitFlags::MAX_PAGES,
-    InitFlags::CACHE_SYMLINKS,
-    InitFlags::NO_OPENDIR_SUPPORT,
-    InitFlags::INIT_EXT,
-    InitFlags::HAS_RESEND,
-];
+/// `FUSE_READDIRPLUS_AUTO` is not used: with it the kernel requests attributes only in the first
+/// call, and then looks up each name of a large directory individually. Each lookup costs a round
+/// trip; attributes sent with the name cost 1 or 2 microseconds.
+const ALWAYS: u64 = features::ASYNC_READ
+    | features::EXPORT_SUPPORT
+    | features::DO_READDIRPLUS
+    | features::NO_OPEN_SUPPORT
+    | features::PARALLEL_DIROPS
+    | features::ABORT_ERROR
+    | features::MAX_PAGES
+    | features::CACHE_SYMLINKS
+    | features::NO_OPENDIR_SUPPORT
+    | features::INIT_EXT
+    | features::HAS_RESEND;
 
 /// Number of pages in a request if `MAX_PAGES` was not agreed on.
 const FEW_PAGES: u16 = 32;
@@ -131,34 +129,28 @@ pub(crate) fn negotiate(
     // small.
     out.max_write = 4096;
     out.time_gran = 1;
-    out.max_pages = if taken.has(InitFlags::MAX_PAGES) {
-        config.max_pages(page)
-    } else {
-        FEW_PAGES
+    let has = |feature| taken & feature != 0;
+    out.max_pages = match has(features::MAX_PAGES) {
+        true => config.max_pages(page),
+        false => FEW_PAGES,
     };
-    (out, Verdict::Agreed(agreed(&out, taken, page)))
-}
-
-fn agreed(out: &InitOut, taken: InitFlags, page: usize) -> Protocol {
-    Protocol {
+    let protocol = Protocol {
         major: out.major,
         minor: out.minor,
         max_request: usize::from(out.max_pages) * page,
-        io_uring: taken.has(InitFlags::OVER_IO_URING),
-        acl: taken.has(InitFlags::POSIX_ACL),
-        resend: taken.has(InitFlags::HAS_RESEND),
-    }
+        io_uring: has(features::OVER_IO_URING),
+        acl: has(features::POSIX_ACL),
+        resend: has(features::HAS_RESEND),
+    };
+    (out, Verdict::Agreed(protocol))
 }
 
-fn wished(config: &Config, io_uring: bool) -> InitFlags {
-    let always = ALWAYS
-        .into_iter()
-        .fold(InitFlags::default(), |all, one| all | one);
-    let when = |wanted, flag| if wanted { flag } else { InitFlags::default() };
-    always
-        | when(config.acl, InitFlags::POSIX_ACL)
-        | when(config.idmap, InitFlags::ALLOW_IDMAP)
-        | when(io_uring, InitFlags::OVER_IO_URING)
+fn wished(config: &Config, io_uring: bool) -> u64 {
+    let when = |wanted, feature| if wanted { feature } else { 0 };
+    ALWAYS
+        | when(config.acl, features::POSIX_ACL)
+        | when(config.idmap, features::ALLOW_IDMAP)
+        | when(io_uring, features::OVER_IO_URING)
 }
 
 #[cfg(test)]
@@ -212,17 +204,14 @@ mod tests {
 
     #[test]
     fn mapped_owners_are_allowed_where_they_are_wished_for() {
-        for (idmap, flag) in [
-            (true, InitFlags::ALLOW_IDMAP),
-            (false, InitFlags::default()),
-        ] {
+        for (idmap, feature) in [(true, features::ALLOW_IDMAP), (false, 0)] {
             let config = Config {
                 idmap,
                 ..Config::default()
             };
             let (out, _) = negotiate(&offer(7, 45, !0), &config, false, 4096);
-            let taken = InitFlags(u64::from(out.flags2) << 32);
-            assert_eq!(taken & InitFlags::ALLOW_IDMAP, flag);
+            let taken = u64::from(out.flags2) << 32;
+            assert_eq!(taken & features::ALLOW_IDMAP, feature);
         }
     }
 

@@ -7,7 +7,7 @@
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use sys::pi_mutex::{PiMutex, PiMutexGuard};
 use sys::shared_words::SharedWords;
@@ -21,10 +21,11 @@ const MAX_REQUEST: usize = 1;
 const FLAGS: usize = 2;
 /// Index of the number of servers that died.
 const RESTARTS: usize = 3;
-/// Index of the number of refused requests, which follow it.
+/// Index of the number of refused requests.
 const REFUSED: usize = 4;
 /// Index of the flag that makes servers handle repeated requests one by one.
 const ONE_BY_ONE: usize = 5;
+/// Where the refused requests begin.
 const REFUSED_AT: usize = 8;
 const MOST_REFUSED: usize = 16;
 /// Words per request: whether it is in flight, its number, node and opcode.
@@ -245,18 +246,14 @@ impl RequestsInFlight {
         }
     }
 
-    fn word(&self, at: usize) -> &AtomicU64 {
-        &self.words.words()[at]
-    }
-
     /// Relaxed suffices: the reader learns of the writer's death through a socket, which orders the
     /// write before the read.
     fn get(&self, at: usize) -> u64 {
-        self.word(at).load(Ordering::Relaxed)
+        self.words.words()[at].load(Ordering::Relaxed)
     }
 
     fn set(&self, at: usize, value: u64) {
-        self.word(at).store(value, Ordering::Relaxed);
+        self.words.words()[at].store(value, Ordering::Relaxed);
     }
 }
 

@@ -1,5 +1,6 @@
 //! Sends a reply or a notification to the kernel with one write to the device.
 
+use std::io;
 use std::os::fd::AsFd;
 
 use rustix::io::{Errno, IoSlice};
@@ -22,4 +23,9 @@ pub(crate) fn send(
     };
     let slices = [header.as_bytes(), body[0], body[1]].map(IoSlice::new);
     rustix::io::retry_on_intr(|| rustix::io::writev(&device, &slices)).map(drop)
+}
+
+/// Sends a notification, which the kernel does not answer.
+pub(crate) fn notify(device: impl AsFd, code: i32, body: [&[u8]; 2]) -> io::Result<()> {
+    Ok(send(device, 0, code, body)?)
 }

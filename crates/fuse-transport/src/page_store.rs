@@ -37,6 +37,6 @@ impl PageStore {
             padding: 0,
         };
         let body = [store.as_bytes(), bytes];
-        Ok(message::send(&self.device, 0, StoreOut::CODE, body)?)
+        message::notify(&self.device, StoreOut::CODE, body)
     }
 }

@@ -144,7 +144,7 @@ impl<'r, 'b> DirectoryReply<'r, 'b> {
         self.reply.length() == 0
     }
 
-    /// Adds an entry; false if it does not fit, which ends the reply. `found` is used if
+    /// Adds an entry; returns false if it does not fit, which ends the reply. `found` is used if
     /// [`wants_attributes`](Self::wants_attributes); pass `None` for "." and "..", and if the
     /// attributes are unavailable: the kernel then looks up that name itself.
     pub fn add(&mut self, entry: &Entry<'_>, found: Option<&Found>) -> bool {

@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use rustix::io::Errno;
+use rustix::thread::sched_getcpu;
 use sys::memory::{PAGE_SIZE, Run};
 
 use crate::channel::State;
@@ -37,7 +38,7 @@ impl Responder {
         Ok(Self {
             reply: Run::map(connection.protocol().max_request.div_ceil(PAGE_SIZE))?,
             counters: connection.new_counters(false),
-            slot: connection.in_flight().map(|shared| shared.slot()),
+            slot: connection.in_flight.get().map(|shared| shared.slot()),
             connection: Arc::clone(connection),
         })
     }
@@ -55,7 +56,7 @@ impl Responder {
             None => self.end(),
             Some(Outcome::Done(done)) => self.finish(&waiter.device, &done, &timing, follow),
             Some(Outcome::Deferred(header, wait)) => {
-                let refused = self.connection.deferred().put(DeferredRequest {
+                let refused = self.connection.deferred.put(DeferredRequest {
                     header,
                     bytes: bytes.into(),
                     waiter: Arc::clone(waiter),
@@ -80,7 +81,7 @@ impl Responder {
             mut wait,
         } = deferred;
         let done = loop {
-            if let Err(errno) = wait(Caller::new(&header, timing.taken_ns(), true)) {
+            if let Err(errno) = wait(Caller::new(&header, timing.taken_ns, true)) {
                 break Done::refused(header, errno);
             }
             match self.answer(&bytes, &timing, true) {
@@ -99,13 +100,14 @@ impl Responder {
             Ok(request) => request,
             Err(header) => return Some(Outcome::Done(Done::refused(header?, Errno::INVAL))),
         };
-        let in_flight = self.connection.in_flight().zip(self.slot);
+        let in_flight = self.connection.in_flight.get().zip(self.slot);
         let taken = in_flight.map(|(shared, slot)| shared.begin(slot, &request.header));
         let mut reply = Reply::new(&mut self.reply);
-        let caller = Caller::new(&request.header, timing.taken_ns(), repeats);
+        let filesystem = &*self.connection.filesystem;
+        let caller = Caller::new(&request.header, timing.taken_ns, repeats);
         let answer = match taken.as_ref().is_some_and(Taken::is_refused) {
             true => Ok(Answer::Error(Errno::IO)),
-            false => answer(self.connection.filesystem(), &request, &mut reply, caller),
+            false => answer(filesystem, &request, &mut reply, caller),
         };
         Some(match answer {
             Ok(answer) => Outcome::Done(Done {
@@ -125,7 +127,7 @@ impl Responder {
         timing: &Timing,
         follow: impl FnOnce(u32) -> Option<usize>,
     ) -> State {
-        let filesystem = self.connection.filesystem();
+        let filesystem = &*self.connection.filesystem;
         let answered = Timing::now(filesystem);
         let sent = self.send(device, done);
         let reader_cpu = follow(done.header.pid);
@@ -136,7 +138,7 @@ impl Responder {
             failed: done.answer.is_failure(),
             reply_bytes: done.reply_bytes,
             reader_cpu,
-            cpu: timing.cpu(),
+            cpu: sched_getcpu(),
             run_ns: timing.run_ns(),
         });
         match sent {
@@ -154,8 +156,8 @@ impl Responder {
             Answer::Silent => Ok(()),
             Answer::Error(errno) => refuse(errno),
             Answer::Reply => match send(device, unique, 0, [body, &[]]) {
-                // The kernel refused the reply (a bug here): send an error, so that the program
-                // does not wait forever.
+                // The kernel refused the reply, which shows a bug in this program: send an error,
+                // so that the calling program does not wait forever.
                 Err(Errno::INVAL | Errno::FAULT | Errno::NOMEM) => refuse(Errno::IO),
                 other => other,
             },

@@ -18,7 +18,7 @@ use sys::eventfd::EventFd;
 use sys::fuse_ring::{DisabledRing, Event, FuseRing, PreparedRing};
 
 use crate::back_off::BackOff;
-use crate::channel::{Ready, Serve, State};
+use crate::channel::{Channel, Ready, State};
 use crate::connection::Connection;
 use crate::counters::Counters;
 use crate::entry_order::{Queue, Turns};
@@ -87,7 +87,7 @@ impl PreparedChannel {
     ) -> io::Result<Self> {
         let waker = Arc::new(EventFd::new()?);
         fail_points::check("memory")?;
-        let (device, payload) = (connection.device(), connection.ring_payload());
+        let (device, payload) = (connection.device.as_fd(), connection.ring_payload());
         let ring = PreparedRing::new(ring, device, waker.as_fd(), entries, payload)?;
         Ok(Self {
             connection: Arc::clone(connection),
@@ -106,7 +106,7 @@ impl PreparedChannel {
         let ring = self.ring.start()?;
         let part = self.cpu.map_or(Part::Overflow(Turns::default()), Part::Cpu);
         if let Part::Cpu(cpu) = part
-            && let Some(queue) = self.connection.entry_order().queue(cpu)
+            && let Some(queue) = self.connection.entry_order.queue(cpu)
         {
             queue.set_served(true);
         }
@@ -123,16 +123,16 @@ impl PreparedChannel {
     }
 }
 
-impl Serve for RingChannel {
-    fn waker(&self) -> &Arc<EventFd> {
-        &self.waker
+impl Channel for RingChannel {
+    fn waker(&self) -> Arc<EventFd> {
+        Arc::clone(&self.waker)
     }
 
     /// Submits the last reply now, instead of in [`wait`](Self::wait), because the thread does
     /// something else first.
     fn flush(&mut self) {
         self.own_queue().inspect(|queue| queue.begin());
-        // A failure recurs in `wait`.
+        // If this fails, the next `wait` meets the error and handles it.
         let _ = self.ring.flush();
     }
 
@@ -142,7 +142,7 @@ impl Serve for RingChannel {
         let entered = fail_points::check_now("enter").map_err(io::Error::from);
         match entered.and_then(|()| self.ring.wait()) {
             Ok(()) => self.back_off.end(),
-            // The next wait submits the rest.
+            // The next wait submits what this one did not.
             Err(error) if self.passes(&error) => return Ready::Woken,
             Err(_) => return self.end(),
         }
@@ -194,14 +194,14 @@ impl RingChannel {
     /// The queue of this thread's CPU.
     fn own_queue(&self) -> Option<&Queue> {
         match self.part {
-            Part::Cpu(cpu) => self.connection.entry_order().queue(cpu),
+            Part::Cpu(cpu) => self.connection.entry_order.queue(cpu),
             Part::Overflow(_) => None,
         }
     }
 
     fn serve_entry(&mut self, number: usize) {
         if let Part::Overflow(turns) = &mut self.part {
-            turns.take(self.connection.entry_order(), self.ring.queue(number));
+            turns.take(&self.connection.entry_order, self.ring.queue(number));
         }
         let message = self.ring.message(number);
         let answered = answer_message(&self.connection, message, &mut self.rest);
@@ -209,20 +209,17 @@ impl RingChannel {
             Part::Cpu(_) => commit(&mut self.ring, &self.counters, &answered),
             Part::Overflow(_) => self.return_in_turn(&answered),
         }
-        if let (Some(file), Some(queue)) = (answered.file, self.queue_of(&answered)) {
+        let queue = self.ring.queue(answered.number);
+        if let (Some(file), Some(queue)) = (answered.file, self.connection.entry_order.queue(queue))
+        {
             queue.remember(file);
         }
-    }
-
-    fn queue_of(&self, answered: &Answered) -> Option<&Queue> {
-        let queue = self.ring.queue(answered.number);
-        self.connection.entry_order().queue(queue)
     }
 
     /// Returns an entry of the overflow channel: after the worker's, if the worker should have had
     /// the request.
     fn return_in_turn(&mut self, answered: &Answered) {
-        let order = self.connection.entry_order();
+        let order = &self.connection.entry_order;
         let queue = self.ring.queue(answered.number);
         let turn = match &mut self.part {
             Part::Overflow(turns) if !answered.is_sent_to_self() => {
@@ -232,7 +229,7 @@ impl RingChannel {
         };
         commit(&mut self.ring, &self.counters, answered);
         if let (Some(turn), Part::Overflow(turns)) = (turn, &mut self.part) {
-            // A failure recurs in `wait`, which ends the channel.
+            // If this fails, the next `wait` meets the error and handles it.
             let _ = self.ring.flush();
             turns.end(&turn);
         }

@@ -2,6 +2,7 @@
 
 use rustix::fs::FileType;
 use rustix::io::Errno;
+use rustix::thread::sched_getcpu;
 use sys::fuse_ring::Message;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -34,10 +35,7 @@ impl Answered {
 /// Whether the request was sent by [`Connection::send_to_self`].
 pub(crate) fn is_sent_to_self(message: &Message<'_>) -> bool {
     let header = InHeader::read_from_prefix(&message.header[..]);
-    let opcode = header
-        .ok()
-        .and_then(|(header, _)| Opcode::from_number(header.opcode));
-    opcode == Some(Opcode::NotifyReply)
+    header.is_ok_and(|(header, _)| Opcode::from_number(header.opcode) == Some(Opcode::NotifyReply))
 }
 
 /// Answers one request and puts the reply into its entry.
@@ -46,7 +44,7 @@ pub(crate) fn answer_message(
     message: Message<'_>,
     rest: &mut Vec<u8>,
 ) -> Answered {
-    let timing = Timing::start();
+    let (timing, filesystem) = (Timing::start(), &*connection.filesystem);
     let Message {
         number,
         queue,
@@ -63,17 +61,16 @@ pub(crate) fn answer_message(
     // Writes are refused unread; no name is longer than this.
     rest.extend_from_slice(&payload[..length.min(MIN_READ_BUFFER)]);
     let mut reply = Reply::new(payload);
-    let caller = Caller::new(&to, timing.taken_ns(), false);
+    let caller = Caller::new(&to, timing.taken_ns, false);
     let (opcode, answer) = match Request::from_ring(to, &header.fixed, rest) {
         Ok(request) => (
             request.opcode,
             // Nothing is deferred over a ring.
-            answer(connection.filesystem(), &request, &mut reply, caller)
-                .unwrap_or(Answer::Error(Errno::IO)),
+            answer(filesystem, &request, &mut reply, caller).unwrap_or(Answer::Error(Errno::IO)),
         ),
         Err(_) => (None, Answer::Error(Errno::INVAL)),
     };
-    let answered = Timing::now(connection.filesystem());
+    let answered = Timing::now(filesystem);
     let (error, sent) = match answer {
         Answer::Error(errno) => (-errno.raw_os_error(), 0),
         // Requests without an answer arrive on the device; a ring entry always needs an answer.
@@ -92,13 +89,13 @@ pub(crate) fn answer_message(
     };
     header.in_out[..size_of::<OutHeader>()].copy_from_slice(out.as_bytes());
     header.entry.payload_size = sent as u32;
-    timing.report(connection.filesystem(), opcode, to.unique, answered, sent);
+    timing.report(filesystem, opcode, to.unique, answered, sent);
     let record = Record {
         opcode,
         failed: answer.is_failure(),
         reply_bytes: sent,
         reader_cpu: Some(queue.into()),
-        cpu: timing.cpu(),
+        cpu: sched_getcpu(),
         run_ns: timing.run_ns(),
     };
     Answered {

@@ -25,7 +25,7 @@ pub(crate) type Entries = (u16, usize);
 pub struct Rings {
     /// One ring per CPU, each with [`ENTRIES`] entries. Empty if there are no threads that each
     /// serve one CPU.
-    cpus: Vec<PiMutex<Option<DisabledRing>>>,
+    cpus: PiMutex<Vec<Option<DisabledRing>>>,
     /// Number of queues, one for each possible CPU: the kernel uses no ring until every queue has
     /// an entry.
     queues: u16,
@@ -47,11 +47,11 @@ impl Rings {
         let queues = u16::try_from(cpus.len()).map_err(|_| Errno::RANGE)?;
         let ring = |there: &bool| there.then(|| DisabledRing::new(ENTRIES)).transpose();
         let cpus = if per_cpu { cpus } else { &[] };
-        let cpus = cpus.iter().map(|there| ring(there).map(PiMutex::new));
+        let cpus = cpus.iter().map(ring);
         let overflow =
             (0..overflow.max(1)).map(|_| DisabledRing::new(usize::from(queues) * ENTRIES));
         Ok(Self {
-            cpus: cpus.collect::<io::Result<_>>()?,
+            cpus: PiMutex::new(cpus.collect::<io::Result<_>>()?),
             queues,
             overflow: PiMutex::new(overflow.collect::<io::Result<_>>()?),
         })
@@ -63,7 +63,7 @@ impl Rings {
     }
 
     pub(crate) fn take_cpu(&self, cpu: usize) -> io::Result<DisabledRing> {
-        let ring = self.cpus.get(cpu).and_then(|ring| ring.lock().take());
+        let ring = self.cpus.lock().get_mut(cpu).and_then(Option::take);
         ring.ok_or_else(used_up)
     }
 
@@ -74,11 +74,9 @@ impl Rings {
 
     /// Descriptors of the rings that no thread has taken.
     pub(crate) fn descriptors(&self) -> Vec<RawFd> {
-        let number = |ring: &DisabledRing| ring.as_fd().as_raw_fd();
-        let cpus = self.cpus.iter();
-        let cpus = cpus.filter_map(|ring| ring.lock().as_ref().map(number));
-        let overflow: Vec<RawFd> = self.overflow.lock().iter().map(number).collect();
-        cpus.chain(overflow).collect()
+        let (cpus, overflow) = (self.cpus.lock(), self.overflow.lock());
+        let rings = cpus.iter().flatten().chain(&*overflow);
+        rings.map(|ring| ring.as_fd().as_raw_fd()).collect()
     }
 }
 

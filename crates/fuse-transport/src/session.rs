@@ -47,20 +47,14 @@ pub enum Error {
     #[error("the filesystem was unmounted before the kernel's first request")]
     Gone,
     /// Another request arrived first.
-    #[error("the kernel's first request has opcode {opcode}, not INIT")]
-    NotInit {
-        /// The opcode of that request.
-        opcode: u32,
-    },
+    #[error("the kernel's first request has opcode {0}, not INIT")]
+    NotInit(u32),
     /// There is no memory.
     #[error("no memory for a buffer of {MIN_READ_BUFFER} bytes")]
     NoMemory,
     /// There is no memory for a ring, or the kernel refused it.
-    #[error("FUSE over io_uring: {source}")]
-    Ring {
-        /// The system's error.
-        source: io::Error,
-    },
+    #[error("FUSE over io_uring: {0}")]
+    Ring(#[source] io::Error),
     /// A system call failed.
     #[error("{what}: {source}")]
     Io {
@@ -72,15 +66,10 @@ pub enum Error {
 }
 
 impl Error {
-    fn eventfd(source: io::Error) -> Self {
-        let what = "eventfd";
-        Self::Io { what, source }
-    }
-
-    fn io(what: &'static str) -> impl FnOnce(Errno) -> Self {
-        move |errno| Self::Io {
+    fn io<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> Self {
+        move |error| Self::Io {
             what,
-            source: errno.into(),
+            source: error.into(),
         }
     }
 }
@@ -123,11 +112,11 @@ impl Session {
         let page = rustix::param::page_size();
         let queues = rings.as_ref().map_or(0, Rings::queues);
         let connection = Connection::new(device, filesystem, config.max_request(page), queues);
-        let connection = Arc::new(connection.map_err(Error::eventfd)?);
+        let connection = Arc::new(connection.map_err(Error::io("eventfd"))?);
         let prepare = |rings| PreparedChannel::overflow(&connection, rings);
         let overflow = rings.as_ref().map(prepare).transpose();
-        let overflow = overflow.map_err(|source| Error::Ring { source })?;
-        let device = connection.device();
+        let overflow = overflow.map_err(Error::Ring)?;
+        let device = connection.device.as_fd();
         let protocol = shake_hands(device, config, overflow.is_some(), page)?;
         connection.agreed(protocol);
         let can = protocol.resend && !protocol.io_uring;
@@ -148,7 +137,7 @@ impl Session {
         restartable: Restartable,
     ) -> Result<Arc<Self>, Error> {
         let connection = Connection::new(device, filesystem, protocol.max_request, 0);
-        let connection = Arc::new(connection.map_err(Error::eventfd)?);
+        let connection = Arc::new(connection.map_err(Error::io("eventfd"))?);
         connection.agreed(protocol);
         connection.make_restartable(restartable);
         Self::with_connection(connection, None, None)
@@ -159,12 +148,7 @@ impl Session {
     /// # Errors
     /// The kernel is too old, or the mount is gone.
     pub fn resend(&self) -> io::Result<()> {
-        Ok(message::send(
-            self.connection.device(),
-            0,
-            RESEND_CODE,
-            [&[], &[]],
-        )?)
+        message::notify(&self.connection.device, RESEND_CODE, [&[], &[]])
     }
 
     fn with_connection(
@@ -172,7 +156,7 @@ impl Session {
         rings: Option<Rings>,
         overflow: Option<PreparedChannel>,
     ) -> Result<Arc<Self>, Error> {
-        let device = connection.device();
+        let device = &connection.device;
         let flags = rustix::fs::fcntl_getfl(device).map_err(Error::io("fcntl of /dev/fuse"))?;
         // Channels sleep in epoll, where they can also be woken.
         rustix::fs::fcntl_setfl(device, flags | OFlags::NONBLOCK)
@@ -192,19 +176,19 @@ impl Session {
     /// The requests in flight that a replacement server will see; `None` if this server cannot be
     /// replaced.
     pub fn in_flight(&self) -> Option<&Arc<RequestsInFlight>> {
-        self.connection.in_flight()
+        self.connection.in_flight.get()
     }
 
     /// Adds cloned descriptors for channels of the device. If none is left, a channel opens
     /// `/dev/fuse` and clones the mount's descriptor, or shares that descriptor if it may not open
     /// the device.
     pub fn add_clones(&self, clones: Vec<OwnedFd>) {
-        self.connection.add_clones(clones);
+        self.connection.clones.lock().extend(clones);
     }
 
     /// A channel that takes requests from the device, for the calling thread.
-    pub fn device_channel(self: &Arc<Self>) -> io::Result<Channel> {
-        DeviceChannel::open(&self.connection).map(Channel::new)
+    pub fn device_channel(self: &Arc<Self>) -> io::Result<Box<dyn Channel>> {
+        Ok(Box::new(DeviceChannel::open(&self.connection)?))
     }
 
     /// A channel that answers the requests that the filesystem [defers](crate::Failure), for the
@@ -218,10 +202,10 @@ impl Session {
     ///
     /// # Errors
     /// The kernel's error, or EOPNOTSUPP if io_uring was not agreed on.
-    pub fn cpu_channel(self: &Arc<Self>, cpu: usize) -> io::Result<Channel> {
+    pub fn cpu_channel(self: &Arc<Self>, cpu: usize) -> io::Result<Box<dyn Channel>> {
         fail_points::check("cpu")?;
         let prepared = PreparedChannel::of_cpu(&self.connection, self.rings()?, cpu)?;
-        prepared.start().map(Channel::new)
+        Ok(Box::new(prepared.start()?))
     }
 
     /// The channel of the overflow queue, for the calling thread. If the handshake agreed on
@@ -232,25 +216,23 @@ impl Session {
     /// # Errors
     /// The same errors as for [`cpu_channel`](Self::cpu_channel). If the kernel refuses an entry,
     /// requests arrive on the device.
-    pub fn overflow_channel(self: &Arc<Self>) -> io::Result<Channel> {
+    pub fn overflow_channel(self: &Arc<Self>) -> io::Result<Box<dyn Channel>> {
         let prepared = self.overflow.lock().take();
-        let prepared = match prepared {
-            Some(prepared) => prepared,
-            None => PreparedChannel::overflow(&self.connection, self.rings()?)?,
-        };
-        prepared.start().map(Channel::new)
+        let make = || PreparedChannel::overflow(&self.connection, self.rings()?);
+        Ok(Box::new(prepared.map_or_else(make, Ok)?.start()?))
     }
 
     /// A channel for the calling thread that takes no requests, but keeps single requests with the
     /// channel of their CPU. The calling thread is pinned to one CPU after another. Serve it in
     /// addition to the channels over io_uring.
-    pub fn turn_channel(self: &Arc<Self>) -> io::Result<Channel> {
-        Ok(Channel::new(TurnChannel::open(&self.connection)))
+    pub fn turn_channel(self: &Arc<Self>) -> io::Result<Box<dyn Channel>> {
+        let connection = Arc::clone(&self.connection);
+        Ok(Box::new(TurnChannel { connection }))
     }
 
     /// A handle that writes to the page cache, with a separate descriptor.
     pub fn page_store(&self) -> io::Result<PageStore> {
-        PageStore::new(self.connection.device())
+        PageStore::new(self.connection.device.as_fd())
     }
 
     fn rings(&self) -> io::Result<&Rings> {
@@ -273,7 +255,7 @@ impl Session {
 
     /// Sums over all channels, including those that have ended.
     pub fn statistics(&self) -> Statistics {
-        self.connection.statistics()
+        Statistics::gather(&self.connection.counters.lock().clone())
     }
 
     /// Whether a channel has seen the mount end: it was unmounted or aborted, or the device failed.
@@ -336,18 +318,12 @@ fn read_first(device: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize, Error>
 }
 
 fn parse_init(bytes: &[u8]) -> Result<(InHeader, InitIn), Error> {
-    let request = Request::from_device(bytes).map_err(|header| Error::NotInit {
-        opcode: header.map_or(0, |h| h.opcode),
-    })?;
-    let other = Error::NotInit {
-        opcode: request.header.opcode,
-    };
-    if request.opcode != Some(Opcode::Init) {
-        return Err(other);
-    }
-    InitIn::parse(request.fixed)
-        .map(|init| (request.header, init))
-        .ok_or(other)
+    let other = |header: InHeader| Error::NotInit(header.opcode);
+    let request =
+        Request::from_device(bytes).map_err(|header| other(header.unwrap_or_default()))?;
+    let is_init = request.opcode == Some(Opcode::Init);
+    let init = is_init.then(|| InitIn::parse(request.fixed)).flatten();
+    Ok((request.header, init.ok_or(other(request.header))?))
 }
 
 fn send(device: BorrowedFd<'_>, to: &InHeader, error: i32, body: &[u8]) -> Result<(), Error> {

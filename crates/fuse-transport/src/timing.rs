@@ -1,4 +1,4 @@
-//! The time and CPU at which one request was served.
+//! When one request was taken and served.
 
 use crate::filesystem::Filesystem;
 use crate::request_info::Served;
@@ -6,15 +6,13 @@ use crate::wire::Opcode;
 use sys::clock::now_ns;
 
 /// Started when the request was taken.
-pub(crate) struct Timing(u64);
+pub(crate) struct Timing {
+    pub(crate) taken_ns: u64,
+}
 
 impl Timing {
     pub(crate) fn start() -> Self {
-        Self(now_ns())
-    }
-
-    pub(crate) fn taken_ns(&self) -> u64 {
-        self.0
+        Self { taken_ns: now_ns() }
     }
 
     /// The current time, if the filesystem wants times.
@@ -35,7 +33,7 @@ impl Timing {
             filesystem.served(&Served {
                 opcode,
                 unique,
-                taken_ns: self.0,
+                taken_ns: self.taken_ns,
                 answered_ns,
                 sent_ns: now_ns(),
                 bytes,
@@ -45,11 +43,6 @@ impl Timing {
 
     /// Nanoseconds since the request was taken.
     pub(crate) fn run_ns(&self) -> u64 {
-        now_ns().saturating_sub(self.0)
-    }
-
-    /// The CPU the thread runs on.
-    pub(crate) fn cpu(&self) -> usize {
-        rustix::thread::sched_getcpu()
+        now_ns().saturating_sub(self.taken_ns)
     }
 }

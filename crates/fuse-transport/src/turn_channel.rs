@@ -11,48 +11,39 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use sys::eventfd::EventFd;
 
-use crate::channel::{Ready, Serve, State};
+use crate::channel::{Channel, Ready, State};
 use crate::connection::Connection;
 
 /// Waits for requested turns.
 pub(crate) struct TurnChannel {
-    connection: Arc<Connection>,
+    pub(crate) connection: Arc<Connection>,
 }
 
-impl TurnChannel {
-    pub(crate) fn open(connection: &Arc<Connection>) -> Self {
-        Self {
-            connection: Arc::clone(connection),
-        }
-    }
-}
-
-impl Serve for TurnChannel {
-    fn waker(&self) -> &Arc<EventFd> {
-        self.connection.entry_order().asked()
+impl Channel for TurnChannel {
+    fn waker(&self) -> Arc<EventFd> {
+        Arc::clone(&self.connection.entry_order.asked)
     }
 
     fn wait(&mut self) -> Ready {
-        let order = self.connection.entry_order();
+        let order = &self.connection.entry_order;
         order.serve_from_here();
         let of = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
-        let mut polled = [of(order.asked().as_fd()), of(self.connection.as_fd())];
+        let mut polled = [of(order.asked.as_fd()), of(self.connection.as_fd())];
         match poll(&mut polled, None) {
             Err(Errno::INTR) => return Ready::Woken,
             Ok(_) if !self.connection.ended() => {}
             _ => return Ready::Closed,
         }
-        order.asked().clear();
+        order.asked.clear();
         Ready::Request
     }
 
     /// Carries out the requested turn.
     fn serve(&mut self) -> State {
-        let connection = Arc::clone(&self.connection);
-        let order = connection.entry_order();
+        let order = &self.connection.entry_order;
         while let Some(asked) = order.take() {
             // The kernel puts a request into the queue of the CPU that it comes from.
-            if connection.send_to_self(asked.file).is_err() {
+            if self.connection.send_to_self(asked.file).is_err() {
                 order.give_up(asked.cpu);
             }
         }
@@ -63,6 +54,6 @@ impl Serve for TurnChannel {
 impl AsFd for TurnChannel {
     /// Readable if a turn was requested.
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.connection.entry_order().asked().as_fd()
+        self.connection.entry_order.asked.as_fd()
     }
 }

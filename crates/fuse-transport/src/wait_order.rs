@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
-use sys::pi_mutex::{PiMutex, PiMutexGuard};
+use sys::pi_mutex::PiMutex;
 
 /// Marks events of the device in each epoll set.
 pub(crate) const DEVICE: u64 = 0;
@@ -43,12 +43,8 @@ impl Waiter {
     pub(crate) fn register(&self) -> Result<(), Errno> {
         // Exclusive: one request wakes one thread.
         let events = EventFlags::IN | EventFlags::EXCLUSIVE;
-        epoll::add(
-            &self.epoll,
-            &self.device,
-            EventData::new_u64(DEVICE),
-            events,
-        )
+        let mark = EventData::new_u64(DEVICE);
+        epoll::add(&self.epoll, &self.device, mark, events)
     }
 
     /// Moves this waiter after all others. A request that arrives in between is not missed, because
@@ -88,7 +84,7 @@ impl WaitOrder {
 
     /// Registers a waiter as the last one.
     pub(crate) fn add(&self, waiter: &Arc<Waiter>) -> Result<(), Errno> {
-        let mut waiters = self.waiters();
+        let mut waiters = self.waiters.lock();
         waiter.register()?;
         waiters.push(Arc::clone(waiter));
         self.count.store(waiters.len(), Ordering::Relaxed);
@@ -114,7 +110,7 @@ impl WaitOrder {
 
     /// Forgets a waiter whose thread ends.
     pub(crate) fn remove(&self, waiter: &Arc<Waiter>) {
-        let mut waiters = self.waiters();
+        let mut waiters = self.waiters.lock();
         waiters.retain(|other| !Arc::ptr_eq(other, waiter));
         self.count.store(waiters.len(), Ordering::Relaxed);
         self.first.store(NONE, Ordering::Relaxed);
@@ -126,7 +122,7 @@ impl WaitOrder {
         if self.first.load(Ordering::Relaxed) == cpu {
             return;
         }
-        let mut waiters = self.waiters();
+        let mut waiters = self.waiters.lock();
         let Some(index) = waiters.iter().position(|waiter| waiter.cpu == Some(cpu)) else {
             return;
         };
@@ -134,21 +130,17 @@ impl WaitOrder {
         let moved = waiters.len() - index;
         // Registering fails only for lack of memory. The waiter's thread still serves after other
         // wake-ups, and the other threads serve the device.
-        waiters[moved..].iter().for_each(|waiter| {
+        for waiter in &waiters[moved..] {
             let _ = waiter.move_to_end();
-        });
+        }
         self.first.store(cpu, Ordering::Relaxed);
     }
 
     /// The device descriptors of all waiters.
     pub(crate) fn descriptors(&self) -> Vec<RawFd> {
-        let waiters = self.waiters();
+        let waiters = self.waiters.lock();
         let devices = waiters.iter().map(|waiter| waiter.device.as_raw_fd());
         devices.collect()
-    }
-
-    fn waiters(&self) -> PiMutexGuard<'_, Vec<Arc<Waiter>>> {
-        self.waiters.lock()
     }
 }
 
@@ -170,7 +162,12 @@ mod tests {
     }
 
     fn cpus(order: &WaitOrder) -> Vec<Option<usize>> {
-        order.waiters().iter().map(|waiter| waiter.cpu).collect()
+        order
+            .waiters
+            .lock()
+            .iter()
+            .map(|waiter| waiter.cpu)
+            .collect()
     }
 
     #[test]

@@ -3,10 +3,12 @@
 //! the mount, and only directories and regular files are opened.
 
 use std::mem::MaybeUninit;
+use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
 
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, fstat, openat2, readlinkat, statat,
+    Advice, AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, fadvise, fstat, openat2,
+    readlinkat, statat,
 };
 use rustix::io::{Errno, Result};
 
@@ -76,27 +78,21 @@ pub(crate) fn status(root: &OwnedFd, path: &[u8]) -> Result<Inode> {
 /// Opens a regular file; returns it with its inode number and length in bytes.
 pub(crate) fn open_file(root: &OwnedFd, path: &[u8]) -> Result<(OwnedFd, u64, u64)> {
     // Opening a device or a FIFO could have side effects or block.
-    let handle = open(root, path, OFlags::PATH)?;
-    let status = fstat(&handle)?;
-    if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {
+    let Inode { ino, mode, size } = status(root, path)?;
+    if FileType::from_raw_mode(mode) != FileType::RegularFile {
         return Err(Errno::INVAL);
     }
-    drop(handle);
-    let file = open(
-        root,
-        path,
-        OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY,
-    )?;
-    Ok((file, status.st_ino, status.st_size.cast_unsigned()))
+    let access = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+    Ok((open(root, path, access)?, ino, size))
 }
 
 /// Makes the kernel read bytes of a file, without waiting for them.
 pub(crate) fn read_ahead(file: &OwnedFd, offset: u64, length: u64) -> Result<()> {
-    let length = std::num::NonZeroU64::new(length);
-    match length {
-        Some(_) => rustix::fs::fadvise(file, offset, length, rustix::fs::Advice::WillNeed),
-        None => Ok(()),
-    }
+    // With a length of 0, the kernel would read up to the end of the file.
+    let Some(length) = NonZeroU64::new(length) else {
+        return Ok(());
+    };
+    fadvise(file, offset, Some(length), Advice::WillNeed)
 }
 
 /// Opens a path, which cannot lead out of the mount.

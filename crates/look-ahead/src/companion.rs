@@ -71,7 +71,8 @@ pub struct Companion {
     replayed: HashSet<Vec<u8>>,
     /// The profiles that came with the image.
     travelling: Travelling,
-    /// Those of them that may still turn out not to match the mount's files, with their replays.
+    /// Programs whose profiles came with the image and may still turn out not to match the mount's
+    /// files, with their replays.
     unproved: Vec<(Known, Arc<Replay>)>,
     /// How many profiles had been announced when one was last requested, and the number of
     /// requests.
@@ -83,8 +84,9 @@ pub struct Companion {
     trouble: Option<String>,
     /// The most recently listed directories.
     recent: VecDeque<u64>,
-    /// Directories that were searched for names during the launch, and their contents.
+    /// Directories that were searched for names during the launch.
     searched: HashSet<Vec<u8>>,
+    /// The paths found in these directories, by inode number.
     entries: HashMap<u64, Vec<u8>>,
     room: Room,
     /// When the mount was last used.

@@ -35,27 +35,19 @@ pub struct Events {
     wake: EventFd,
 }
 
-/// What one record contains.
-#[derive(Clone, Copy, Default)]
-struct Record<'n> {
-    kind: u8,
-    numbers: [u64; 3],
-    name: &'n [u8],
-    urgent: bool,
-}
-
 impl Events {
     /// Creates a file for [`map`](Self::map), which must be kept for later servers and companions.
     ///
-    /// # Errors There is no memory or no file descriptor left.
+    /// # Errors
+    /// There is no memory or no file descriptor left.
     pub fn create() -> io::Result<OwnedFd> {
         Shared::create()
     }
 
     /// Maps the file from [`create`](Self::create). `wake` is an eventfd.
     ///
-    /// # Errors The kernel refuses to map the file, or the file is not one from
-    /// [`create`](Self::create).
+    /// # Errors
+    /// The kernel refuses to map the file, or the file is not one from [`create`](Self::create).
     pub fn map(file: BorrowedFd<'_>, wake: OwnedFd) -> io::Result<Self> {
         Ok(Self {
             shared: Shared::map(file)?,
@@ -112,22 +104,17 @@ impl Events {
             }
             None => (ABSENT, 0, 0),
         };
-        self.add(Record {
-            kind,
-            numbers: [directory, ino, last],
-            name,
-            ..Record::default()
-        });
+        self.add(kind, [directory, ino, last], name);
     }
 
     /// Records that a directory was listed.
     pub fn listed(&self, directory: u64) {
-        self.add_numbers(LISTED, [directory, 0, 0], false);
+        self.add(LISTED, [directory, 0, 0], b"");
     }
 
     /// Notes that a symbolic link was read.
     pub fn read_link(&self, ino: u64) {
-        self.add_numbers(LINK_READ, [ino, 0, 0], false);
+        self.add(LINK_READ, [ino, 0, 0], b"");
     }
 
     /// Records that a program was read from its beginning, so that a launch begins.
@@ -135,13 +122,13 @@ impl Events {
         if self.shared.get(RECORDS) == 0 {
             self.shared.set(RECORDS, 1);
         }
-        self.add_numbers(BEGAN, [ino, 0, 0], true);
+        self.add(BEGAN, [ino, 0, 0], b"");
     }
 
     /// Records that a file was read, while a launch is in progress.
     pub fn read(&self, ino: u64, offset: u64, length: usize) {
         if self.shared.get(RECORDS) != 0 {
-            self.add_numbers(READ, [ino, offset, length as u64], false);
+            self.add(READ, [ino, offset, length as u64], b"");
         }
     }
 
@@ -149,19 +136,14 @@ impl Events {
     /// nor as the quiet time that ends it.
     pub fn waits(&self) {
         if self.shared.get(RECORDS) != 0 {
-            self.add_numbers(WAITS, [0; 3], false);
+            self.add(WAITS, [0; 3], b"");
         }
     }
 
     /// Asks the companion to list a directory. Returns a mark for [`has_read`](Self::has_read) if
     /// the companion will do so.
     pub fn wants(&self, path: &[u8]) -> Option<u64> {
-        self.add(Record {
-            kind: WANTED,
-            name: path,
-            urgent: true,
-            ..Record::default()
-        })
+        self.add(WANTED, [0; 3], path)
     }
 
     /// Whether the companion has read past a mark.
@@ -207,28 +189,25 @@ impl Events {
         self.shared.get(DROPPED)
     }
 
-    fn add_numbers(&self, kind: u8, numbers: [u64; 3], urgent: bool) {
-        self.add(Record {
-            kind,
-            numbers,
-            urgent,
-            ..Record::default()
-        });
-    }
-
-    /// Returns the position after the record, unless it was dropped.
-    fn add(&self, record: Record<'_>) -> Option<u64> {
-        if self.shared.get(CLOSED) != 0 || record.name.len() > LONGEST_NAME {
+    /// Adds a record, whose name may be empty. Returns the position after the record, unless it was
+    /// dropped.
+    fn add(&self, kind: u8, numbers: [u64; 3], name: &[u8]) -> Option<u64> {
+        if self.shared.get(CLOSED) != 0 || name.len() > LONGEST_NAME {
             return None;
         }
-        let slots = slots_of(record.name.len());
+        let slots = slots_of(name.len());
         let Some(slot) = self.reserve(slots as u64) else {
             self.shared.word(DROPPED).fetch_add(1, Ordering::Relaxed);
             self.wake_for(true);
             return None;
         };
-        self.write(slot, slots, record);
-        self.wake_for(record.urgent);
+        let header = Header {
+            kind,
+            slots: slots as u8,
+            name: name.len() as u16,
+        };
+        self.write(slot, header, numbers, name);
+        self.wake_for(matches!(kind, BEGAN | WANTED));
         Some(slot + slots as u64)
     }
 
@@ -241,27 +220,22 @@ impl Events {
         reserved.ok()
     }
 
-    fn write(&self, slot: u64, slots: usize, record: Record<'_>) {
+    fn write(&self, slot: u64, header: Header, numbers: [u64; 3], name: &[u8]) {
         let word = |at: usize, value: u64| {
             let place = self.shared.slot(slot + (at / SLOT) as u64, at % SLOT);
             place.store(value, Ordering::Relaxed);
         };
         word(1, now_ms());
-        for (at, number) in (2..).zip(record.numbers) {
+        for (at, number) in (2..).zip(numbers) {
             word(at, number);
         }
-        let (first, more) = record.name.split_at(record.name.len().min(FIRST_NAME));
+        let (first, more) = name.split_at(name.len().min(FIRST_NAME));
         for (at, chunk) in (5..).zip(first.chunks(8)) {
             word(at, word_of(chunk));
         }
         for (at, chunk) in (SLOT..).zip(more.chunks(8)) {
             word(at, word_of(chunk));
         }
-        let header = Header {
-            kind: record.kind,
-            slots: slots as u8,
-            name: record.name.len() as u16,
-        };
         let place = self.shared.slot(slot, 0);
         place.store(header.at(slot), Ordering::Release);
     }

@@ -18,11 +18,9 @@ pub(crate) fn probes<'w>(
         if replays.iter().any(|replay| replay.has_taken(path, number)) {
             continue;
         }
-        let mut probes = replays
-            .iter()
-            .filter_map(|replay| replay.probe(path, number));
-        if let Some(first) = probes.next() {
-            let is_hit = first || probes.any(|hit| hit);
+        let probes = replays.iter();
+        let probes = probes.filter_map(|replay| replay.probe(path, number));
+        if let Some(is_hit) = probes.reduce(|one, other| one || other) {
             hit += u64::from(is_hit);
             missed += u64::from(!is_hit);
         }
@@ -53,13 +51,11 @@ fn add_probes(replays: &[Arc<Replay>], report: &mut Value) {
     let parts: Vec<(u64, u64, u64)> = parts.collect();
     let hit: u64 = parts.iter().map(|part| part.1).sum();
     let all: u64 = hit + parts.iter().map(|part| part.2).sum::<u64>();
-    let used = parts
-        .iter()
-        .map(|&(bytes, hit, missed)| match hit + missed {
-            0 => bytes,
-            all => bytes * hit / all,
-        });
-    let used = (hit > 0).then(|| used.sum::<u64>());
+    let used = |&(bytes, hit, missed): &(u64, u64, u64)| match hit + missed {
+        0 => bytes,
+        all => bytes * hit / all,
+    };
+    let used = (hit > 0).then(|| parts.iter().map(used).sum::<u64>());
     let prefetched: u64 = parts.iter().map(|part| part.0).sum();
     report["probes"] = json!(all);
     report["probes_hit"] = json!(hit);

@@ -110,7 +110,8 @@ impl Places<'_> {
     }
 }
 
-pub(crate) fn joined(directory: &[u8], name: &[u8]) -> Vec<u8> {
+/// The path of a name in a directory, both relative to the root of the mount.
+pub fn joined(directory: &[u8], name: &[u8]) -> Vec<u8> {
     match directory {
         [] => name.to_vec(),
         directory => [directory, name].join(&b'/'),

@@ -23,6 +23,7 @@ mod turns;
 
 pub use companion::Companion;
 pub use events::{Events, Inode};
+pub use learning::joined;
 pub use reader::Reader;
 pub use surroundings::{Mount, Settings, Store};
 pub use travelling::{Origin, PATH_IN_MOUNT};

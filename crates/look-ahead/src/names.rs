@@ -40,15 +40,13 @@ impl Names {
     pub(crate) fn add(&mut self, parent: u64, name: &[u8], inode: Inode) {
         let is_new = self.known.len() < MOST && !self.known.contains_key(&inode.ino);
         if is_new && inode.ino != self.root && !matches!(name, b"" | b"." | b"..") {
-            self.known.insert(
-                inode.ino,
-                Known {
-                    parent,
-                    name: name.into(),
-                    size: inode.size,
-                    mode: inode.mode,
-                },
-            );
+            let known = Known {
+                parent,
+                name: name.into(),
+                size: inode.size,
+                mode: inode.mode,
+            };
+            self.known.insert(inode.ino, known);
         }
     }
 

@@ -42,13 +42,6 @@ pub(crate) enum Event {
     Wanted(Vec<u8>),
 }
 
-/// The events that wake a sleeping companion.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Until {
-    Urgent,
-    Any,
-}
-
 /// Reads the events of a mount.
 #[derive(Debug)]
 pub struct Reader {
@@ -80,8 +73,8 @@ impl Registrar {
     pub(crate) fn register(&self) {
         let number = rustix::thread::gettid().as_raw_nonzero().get();
         let _ = sys::sched::set_short_slice(number, 0);
-        self.shared
-            .set(THREADS + self.place, u64::from(number.unsigned_abs()));
+        let number = u64::from(number.unsigned_abs());
+        self.shared.set(THREADS + self.place, number);
     }
 
     /// Announces the read of a part of a file, so that the parts of a file at a URL are fetched
@@ -105,7 +98,8 @@ impl AsFd for Reader {
 impl Reader {
     /// Maps the file from [`Events::create`](crate::Events::create). `wake` is an eventfd.
     ///
-    /// # Errors The kernel refuses to map the file, or the file was not created by that function.
+    /// # Errors
+    /// The kernel refuses to map the file, or the file was not created by that function.
     pub fn map(file: BorrowedFd<'_>, wake: OwnedFd) -> io::Result<Self> {
         Ok(Self {
             shared: Arc::new(Shared::map(file)?),
@@ -128,11 +122,9 @@ impl Reader {
 
     /// The mount's image, according to its server.
     pub(crate) fn image(&self) -> ImageIdentity {
-        let line = self
-            .shared
-            .bytes(IMAGE_AT, self.shared.get(IMAGE_LENGTH), IMAGE_BYTES);
-        let line = String::from_utf8_lossy(&line);
-        ImageIdentity::parse(&line).unwrap_or_default()
+        let length = self.shared.get(IMAGE_LENGTH);
+        let line = self.shared.bytes(IMAGE_AT, length, IMAGE_BYTES);
+        ImageIdentity::parse(&String::from_utf8_lossy(&line)).unwrap_or_default()
     }
 
     /// Registers the calling thread as the companion's first one, until the result is dropped.
@@ -181,7 +173,7 @@ impl Reader {
         self.shared.get(ARRIVALS)
     }
 
-    /// Sets whether the ring no longer has a reader.
+    /// Sets whether the ring has no reader any more, so that nothing is recorded.
     pub fn set_closed(&self, closed: bool) {
         self.shared.set(CLOSED, closed.into());
     }
@@ -189,8 +181,8 @@ impl Reader {
     /// Announces that reading pauses: urgent records or, with `any`, all records make the
     /// [descriptor](AsFd) readable.
     pub fn set_unattended(&self, any: bool) {
-        self.shared
-            .set(SLEEPS, if any { UNTIL_ANY } else { UNTIL_URGENT });
+        let level = if any { UNTIL_ANY } else { UNTIL_URGENT };
+        self.shared.set(SLEEPS, level);
     }
 
     /// Call this when the launch is over.
@@ -238,10 +230,8 @@ impl Reader {
 
     fn pass(&mut self, tail: u64, head: u64) {
         self.incomplete = None;
-        let passed = head.wrapping_sub(tail).min(SLOTS);
-        self.shared
-            .word(DROPPED)
-            .fetch_add(passed, Ordering::Relaxed);
+        let (passed, dropped) = (head.wrapping_sub(tail), self.shared.word(DROPPED));
+        dropped.fetch_add(passed.min(SLOTS), Ordering::Relaxed);
         self.shared.word(TAIL).store(head, Ordering::Release);
     }
 
@@ -280,24 +270,20 @@ impl Reader {
 
     fn name(&self, slot: u64, length: usize) -> Vec<u8> {
         let word = |at: usize| {
-            let place = self
-                .shared
-                .slot(slot.wrapping_add((at / SLOT) as u64), at % SLOT);
-            place.load(Ordering::Relaxed).to_le_bytes()
+            let slot = slot.wrapping_add((at / SLOT) as u64);
+            let word = self.shared.slot(slot, at % SLOT);
+            word.load(Ordering::Relaxed).to_le_bytes()
         };
         let first = (5..SLOT).flat_map(word);
         let more = (SLOT..SLOT + length.saturating_sub(FIRST_NAME).div_ceil(8)).flat_map(word);
         first.chain(more).take(length).collect()
     }
 
-    /// Call this before sleeping; returns false if there is already something to read. Call
-    /// [`awake`](Self::awake) after the sleep.
-    pub(crate) fn may_sleep(&self, until: Until) -> bool {
-        let level = match until {
-            Until::Urgent => UNTIL_URGENT,
-            Until::Any => UNTIL_ANY,
-        };
-        self.shared.set(SLEEPS, level);
+    /// Call this before sleeping, with `any` as for [`set_unattended`](Self::set_unattended);
+    /// returns false if there is already something to read. Call [`awake`](Self::awake) after the
+    /// sleep.
+    pub(crate) fn may_sleep(&self, any: bool) -> bool {
+        self.set_unattended(any);
         fence(Ordering::SeqCst);
         let is_empty = self.shared.get(HEAD) == self.shared.get(TAIL);
         // Do not sleep while a record is incomplete: its completion may wake nobody, and the
@@ -494,23 +480,20 @@ mod tests {
             let now = rustix::event::Timespec::default();
             rustix::event::poll(&mut polled, Some(&now)).unwrap() > 0
         };
-        assert!(reader.may_sleep(Until::Urgent));
+        assert!(reader.may_sleep(false));
         events.listed(1);
         assert!(!is_woken(&reader));
         events.began(7);
         assert!(is_woken(&reader));
-        assert!(
-            !reader.may_sleep(Until::Urgent),
-            "there is something to read"
-        );
+        assert!(!reader.may_sleep(false), "there is something to read");
         reader.awake();
         assert_eq!(all(&mut reader).len(), 2);
-        assert!(reader.may_sleep(Until::Any));
+        assert!(reader.may_sleep(true));
         events.listed(1);
         assert!(is_woken(&reader));
         reader.awake();
         all(&mut reader);
-        assert!(reader.may_sleep(Until::Urgent));
+        assert!(reader.may_sleep(false));
         (0..SLOTS / 2).for_each(|number| events.listed(number));
         assert!(is_woken(&reader));
     }

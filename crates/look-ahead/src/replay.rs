@@ -23,7 +23,8 @@ use crate::reader::Registrar;
 /// Number of windows from one probe to the next, and from the beginning to the first probe.
 const PROBE_EVERY: usize = 32;
 
-/// A reader up to this many steps ahead has overtaken the replay; one farther away is unrelated.
+/// A reader up to this many steps ahead has overtaken the replay; a reader farther ahead does
+/// something else.
 const OVERTAKING: usize = 24;
 
 /// Bounds of the number of bytes that one call reads ahead. Every kernel accepts the lower one, and
@@ -52,7 +53,7 @@ const PROBE: u8 = 3;
 const PROBE_HIT: u8 = 4;
 
 /// The replay of one profile.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Replay {
     program: Vec<u8>,
     items: Vec<Item>,
@@ -63,8 +64,10 @@ pub(crate) struct Replay {
     /// item.
     places: HashMap<(usize, u32), (usize, usize)>,
     next: AtomicUsize,
+    /// Set at start: the limit of bytes to read ahead, a part of the memory that was free.
+    budget: u64,
     /// Set at start.
-    limits: Limits,
+    read_ahead: Arc<KernelReadAhead>,
     stopped: AtomicBool,
     /// Threads that are doing a step.
     inside: AtomicUsize,
@@ -75,20 +78,11 @@ pub(crate) struct Replay {
 }
 
 /// The file that a thread read last, which the next step often reads as well.
-#[derive(Debug, Default)]
-pub(crate) struct OpenFile(Option<(usize, OwnedFd)>);
-
-/// The limits of reading ahead.
-#[derive(Clone, Debug)]
-pub(crate) struct Limits {
-    /// The total in bytes, a part of the memory that was free.
-    pub(crate) budget: u64,
-    pub(crate) read_ahead: Arc<KernelReadAhead>,
-}
+pub(crate) type OpenFile = Option<(usize, OwnedFd)>;
 
 /// How much the kernel reads ahead at a time. The handshake sets this, possibly after the companion
 /// has started but always before the mount answers its first request.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct KernelReadAhead {
     file: Option<std::fs::File>,
     bytes: OnceLock<u64>,
@@ -97,10 +91,8 @@ pub(crate) struct KernelReadAhead {
 impl KernelReadAhead {
     /// `file` contains the size in KiB.
     pub(crate) fn new(file: Option<std::fs::File>) -> Self {
-        Self {
-            file,
-            bytes: OnceLock::new(),
-        }
+        let bytes = OnceLock::new();
+        Self { file, bytes }
     }
 
     /// The size in bytes. Call this only once the mount has answered a request.
@@ -148,38 +140,31 @@ struct File {
 impl Replay {
     /// Creates the replay. The first page of `program` is left to its launch, which thereby shows
     /// that it begins.
-    pub(crate) fn new(profile: &Profile, program: &[u8], limits: Limits) -> Self {
-        let files: Vec<File> = profile
-            .files
-            .iter()
-            .map(|file| File {
-                path: profile.path(&file.name),
-                size: file.size,
-                ino: AtomicU64::new(0),
-                is_told: AtomicBool::new(false),
-                items: Vec::new(),
-            })
-            .collect();
+    pub(crate) fn new(
+        profile: &Profile,
+        program: &[u8],
+        budget: u64,
+        read_ahead: Arc<KernelReadAhead>,
+    ) -> Self {
+        let files = profile.files.iter().map(|file| File {
+            path: profile.path(&file.name),
+            size: file.size,
+            ino: AtomicU64::new(0),
+            is_told: AtomicBool::new(false),
+            items: Vec::new(),
+        });
+        let files: Vec<File> = files.collect();
         let by_path = files.iter().enumerate();
-        let by_path = by_path
-            .map(|(place, file)| (file.path.clone(), place))
-            .collect();
+        let by_path = by_path.map(|(place, file)| (file.path.clone(), place));
         let mut this = Self {
             program: program.to_vec(),
-            items: Vec::new(),
+            items: vec![Item::List(Vec::new())],
+            by_path: by_path.collect(),
             files,
-            by_path,
-            places: HashMap::new(),
-            next: AtomicUsize::new(0),
-            limits,
-            stopped: AtomicBool::new(false),
-            inside: AtomicUsize::new(0),
-            prefetched: AtomicU64::new(0),
-            late: AtomicU64::new(0),
-            refused: AtomicU64::new(0),
-            listed: AtomicU64::new(0),
+            budget,
+            read_ahead,
+            ..Self::default()
         };
-        this.items.push(Item::List(Vec::new()));
         let mut windows = 0_usize;
         for step in profile.steps() {
             match step {
@@ -312,7 +297,7 @@ impl Replay {
     /// Whether there is anything left to do.
     pub(crate) fn has_steps(&self) -> bool {
         !self.is_stopped()
-            && self.prefetched() < self.limits.budget
+            && self.prefetched() < self.budget
             && self.next.load(Ordering::Relaxed) < self.items.len()
     }
 
@@ -349,14 +334,11 @@ impl Replay {
                     return self.find(*file, root);
                 }
                 taken.sort_unstable_by_key(|window| window.number);
-                let counted = match self.read(*file, &taken, root, open, tells) {
-                    Ok(bytes) => self.prefetched.fetch_add(bytes, Ordering::Relaxed),
-                    Err(_) => {
-                        let windows = taken.len() as u64;
-                        self.refused.fetch_add(windows, Ordering::Relaxed)
-                    }
+                let (counter, count) = match self.read(*file, &taken, root, open, tells) {
+                    Ok(bytes) => (&self.prefetched, bytes),
+                    Err(_) => (&self.refused, taken.len() as u64),
                 };
-                let _ = counted;
+                counter.fetch_add(count, Ordering::Relaxed);
             }
             Some(Item::Find(file)) => self.find(*file, root),
             None => {}
@@ -385,7 +367,6 @@ impl Replay {
         tells: &Registrar,
     ) -> rustix::io::Result<u64> {
         let file = &self.files[number];
-        let OpenFile(open) = open;
         if open.as_ref().is_none_or(|(last, _)| *last != number) {
             *open = None;
             let (opened, ino, size) = client::open_file(root, &file.path)?;
@@ -405,7 +386,7 @@ impl Replay {
         for Range { start, end } in ranges {
             let mut at = start;
             while at < end {
-                let length = (end - at).min(self.limits.read_ahead.bytes());
+                let length = (end - at).min(self.read_ahead.bytes());
                 client::read_ahead(opened, at, length)?;
                 at += length;
             }
@@ -445,14 +426,11 @@ impl Replay {
 
     /// The windows of the replay.
     pub(crate) fn windows(&self) -> impl Iterator<Item = (&[u8], u32)> {
-        (0..self.items.len()).flat_map(|place| {
-            let path = match &self.items[place] {
-                Item::Read(file, _) => &self.files[*file].path[..],
-                _ => &[],
-            };
-            let parts = self.parts(place).iter();
-            parts.map(move |part| (path, part.window.number))
-        })
+        let reads = self.items.iter().filter_map(|item| match item {
+            Item::Read(file, parts) => Some((&self.files[*file].path[..], parts)),
+            _ => None,
+        });
+        reads.flat_map(|(path, parts)| parts.iter().map(move |part| (path, part.window.number)))
     }
 
     /// The number of windows that could not be read, and the number tried.
@@ -520,11 +498,7 @@ pub(crate) mod tests {
     use launch_profile::text::Builder;
 
     fn replay(profile: &Profile, program: &str) -> Replay {
-        let limits = Limits {
-            budget: u64::MAX,
-            read_ahead: Arc::new(KernelReadAhead::new(None)),
-        };
-        Replay::new(profile, program.as_bytes(), limits)
+        Replay::new(profile, program.as_bytes(), u64::MAX, Arc::default())
     }
 
     /// A replay with one window for each of these numbers, in the file `f`.

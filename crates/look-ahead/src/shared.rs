@@ -73,8 +73,8 @@ pub(crate) const ARRIVALS: usize = 39;
 const RING_AT: usize = PARTS_AT + MOST_PARTS as usize * PART;
 const WORDS: usize = RING_AT + SLOTS as usize * SLOT;
 
-/// Values of [`SLEEPS`]. The server must wake the companion for urgent records, when the ring is
-/// half full, or for any record.
+/// Values of [`SLEEPS`]: the companion is awake; the server wakes it for urgent records, and when
+/// the ring is half full; the server wakes it for any record.
 pub(crate) const AWAKE: u64 = 0;
 pub(crate) const UNTIL_URGENT: u64 = 1;
 pub(crate) const UNTIL_ANY: u64 = 2;

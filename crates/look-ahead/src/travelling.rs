@@ -53,16 +53,6 @@ pub(crate) struct Known {
     pub(crate) origin: Origin,
 }
 
-impl Known {
-    pub(crate) fn candidate(&self) -> Candidate<'_> {
-        Candidate {
-            program: &self.program,
-            origin: self.origin,
-            idle_mounts: self.program.idle_mounts,
-        }
-    }
-}
-
 /// A program that may be replayed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Candidate<'k> {
@@ -95,7 +85,7 @@ impl Travelling {
         let about = |what: &dyn std::fmt::Display| format!("{}: {what}", origin.subject());
         let mut bytes = Vec::new();
         let most = limits::TRAVELLING_BYTES as u64 + 1;
-        // An earlier companion may have read from it.
+        // An earlier companion may have read from the same open file.
         let read = file.rewind();
         let read = read.and_then(|()| file.take(most).read_to_end(&mut bytes));
         // A handle opened with O_PATH is passed for anything that is not a regular file or may not
@@ -145,9 +135,8 @@ impl Travelling {
     ) -> impl Iterator<Item = Candidate<'k>> {
         let is_empty = self.programs.is_empty();
         let by_path = learned.iter().filter(|_| !is_empty);
-        let by_path: HashMap<&[u8], &Program> = by_path
-            .map(|program| (&program.path[..], program))
-            .collect();
+        let by_path = by_path.map(|program| (&program.path[..], program));
+        let by_path: HashMap<&[u8], &Program> = by_path.collect();
         let here = learned.iter().filter(|program| !program.is_note());
         let here = here.map(|program| Candidate {
             program,
@@ -155,15 +144,16 @@ impl Travelling {
             idle_mounts: program.idle_mounts,
         });
         let travelling = self.all().filter_map(move |known| {
-            let noted = by_path.get(&known.program.path[..]);
-            let idle_mounts = match noted {
+            let Known { program, origin } = known;
+            let idle_mounts = match by_path.get(&program.path[..]) {
                 Some(program) if !program.is_note() => return None,
                 Some(note) => note.idle_mounts,
                 None => 0,
             };
             Some(Candidate {
+                program,
+                origin: *origin,
                 idle_mounts,
-                ..known.candidate()
             })
         });
         here.chain(travelling)

@@ -55,12 +55,12 @@ impl Turns {
         self.changed.notify_all();
     }
 
-    /// Called when a program is launched: moves the replays of it to the front.
-    pub(crate) fn launched(&self, is_of_program: impl Fn(&Replay) -> bool) {
+    /// Called when a program is launched: moves its replays to the front.
+    pub(crate) fn launched(&self, program: &[u8]) {
         let mut state = self.state.lock();
         let (first, others): (VecDeque<Turn>, _) = std::mem::take(&mut state.queue)
             .into_iter()
-            .partition(|turn| is_of_program(&turn.replay));
+            .partition(|turn| turn.replay.program() == program);
         let first = first.into_iter().map(|turn| Turn {
             is_launched: true,
             ..turn
@@ -118,11 +118,8 @@ impl Turns {
                 Next::End => return,
             };
             let (replay, open) = match &mut last {
-                Some((replay, open)) if Arc::ptr_eq(replay, &next) => (&*replay, open),
-                other => {
-                    let (replay, open) = other.insert((next, OpenFile::default()));
-                    (&*replay, open)
-                }
+                Some(last) if Arc::ptr_eq(&last.0, &next) => last,
+                other => other.insert((next, None)),
             };
             match mount.root() {
                 Some(root) => replay.step(&root, &mut room, open, tells),
@@ -214,7 +211,7 @@ mod tests {
     fn the_program_that_was_launched_last_goes_first() {
         let turns = of(&["a", "b"]);
         assert_eq!(order(&turns, 1), ["a"]);
-        turns.launched(|replay| replay.program() == b"b");
+        turns.launched(b"b");
         assert_eq!(order(&turns, 1), ["b"]);
         // This program becomes known only when it is launched.
         turns.add(Arc::new(replay_of("c", [0, 9].into_iter())), true);
@@ -224,7 +221,7 @@ mod tests {
     #[test]
     fn others_wait_while_a_launch_is_under_way() {
         let turns = of(&["a", "b"]);
-        turns.launched(|replay| replay.program() == b"b");
+        turns.launched(b"b");
         turns.hold(true);
         assert_eq!(order(&turns, 5), ["b", "b", "b", "wait", "wait"]);
         turns.hold(false);

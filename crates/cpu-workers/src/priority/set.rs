@@ -22,12 +22,13 @@ const RIGHTS: &str = "needs RLIMIT_RTPRIO of 1 or more (ulimit -r), or root or C
                       of user namespaces; with CONFIG_RT_GROUP_SCHED also a budget of the cpu \
                       cgroup (cpu.rt_runtime_us)";
 
-/// Prefix of the notice when nice -20 is refused too.
+/// Prefix of the notice that nice -20 was refused to an unbound thread.
 const NOT_FIRST: &str = "nice -20 refused";
 /// Part of the notice when both real-time priority and nice -20 are refused.
 const NEITHER: &str = "nice -20 is refused too";
 
-/// Keeps one line per refusal: the line about real-time workers also covers the unbound threads.
+/// Keeps one line about nice -20: if the line about real-time workers mentions its refusal, drops
+/// the line about the unbound threads.
 pub(crate) fn merge(lines: &mut Vec<String>) {
     if lines.iter().any(|line| line.contains(NEITHER)) {
         lines.retain(|line| !line.starts_with(NOT_FIRST));
@@ -35,9 +36,10 @@ pub(crate) fn merge(lines: &mut Vec<String>) {
 }
 
 /// The requested priority of a thread.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Wanted {
     /// Leaves the thread's priority as it was at creation.
+    #[default]
     Untouched,
     /// The ordinary policy and this nice value.
     Normal { nice: i32 },
@@ -60,17 +62,15 @@ pub(crate) fn apply(tid: i32, wanted: Wanted) -> Result<(), String> {
         Wanted::Normal { nice } => {
             set_normal(tid, nice).map_err(|error| format!("normal priority refused: {error}"))
         }
-        Wanted::Prompt { nice } => match set_slice(tid, nice) {
-            Ok(()) => Ok(()),
-            Err(_) => apply(tid, Wanted::Normal { nice }),
-        },
-        Wanted::First => match set_first(tid) {
-            Ok(()) => Ok(()),
-            Err(error) => Err(format!(
+        Wanted::Prompt { nice } => {
+            set_slice(tid, nice).or_else(|_| apply(tid, Wanted::Normal { nice }))
+        }
+        Wanted::First => set_first(tid).map_err(|error| {
+            format!(
                 "{NOT_FIRST} ({error}): needs root, CAP_SYS_NICE or RLIMIT_NICE 40; running at \
                  normal priority"
-            )),
-        },
+            )
+        }),
         Wanted::RealTime => real_time(tid),
         Wanted::Best => {
             let _ = real_time(tid);
@@ -90,18 +90,15 @@ fn set_normal(tid: i32, nice: i32) -> io::Result<()> {
 
 fn real_time(tid: i32) -> Result<(), String> {
     let fifo = faults::check(FailPoint::RealTime);
-    let Err(error) = fifo.and_then(|()| sched::set_policy(tid, sched::Policy::Fifo(FIFO_LOW)))
-    else {
-        return Ok(());
-    };
-    let reason = match Errno::from_io_error(&error) {
-        Some(Errno::PERM) => RIGHTS.to_owned(),
-        _ => error.to_string(),
-    };
-    let instead = next_best(tid);
-    Err(format!(
-        "real-time priority refused: {reason}; running {instead}"
-    ))
+    let fifo = fifo.and_then(|()| sched::set_policy(tid, sched::Policy::Fifo(FIFO_LOW)));
+    fifo.map_err(|error| {
+        let reason = match Errno::from_io_error(&error) {
+            Some(Errno::PERM) => RIGHTS.to_owned(),
+            _ => error.to_string(),
+        };
+        let instead = next_best(tid);
+        format!("real-time priority refused: {reason}; running {instead}")
+    })
 }
 
 /// Tries the priorities below real-time, and returns what was granted.

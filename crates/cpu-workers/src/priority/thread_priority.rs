@@ -7,21 +7,16 @@ use super::set::{Wanted, apply, own_tid};
 
 /// Guarded by its own lock, which is held while a priority is set, so that changes take effect in
 /// the order in which they are made.
+#[derive(Default)]
 pub(crate) struct ThreadPriority(PiMutex<State>);
 
+#[derive(Default)]
 struct State {
     wanted: Wanted,
     lowered: bool,
 }
 
 impl ThreadPriority {
-    pub(crate) fn new() -> Self {
-        Self(PiMutex::new(State {
-            wanted: Wanted::Untouched,
-            lowered: false,
-        }))
-    }
-
     /// Sets the priority of the thread `tid`: now or, if it is lowered, when it is raised again.
     pub(crate) fn set(&self, tid: i32, wanted: Wanted) -> Result<(), String> {
         let mut state = self.0.lock();

@@ -43,11 +43,7 @@ impl Histogram {
     }
 
     pub(crate) fn summary(&self) -> Summary {
-        let counts: Vec<u64> = self
-            .counts
-            .iter()
-            .map(|n| n.load(Ordering::Relaxed))
-            .collect();
+        let counts = self.counts.each_ref().map(|n| n.load(Ordering::Relaxed));
         let count: u64 = counts.iter().sum();
         let max_ns = self.max.load(Ordering::Relaxed);
         // By nearest rank: the first bucket at which the running count reaches the rank.
@@ -80,7 +76,7 @@ fn bucket(ns: u64) -> usize {
     if ns < SUB as u64 {
         return ns as usize;
     }
-    let top = 63 - ns.leading_zeros();
+    let top = ns.ilog2();
     if top > TOP_BIT {
         return BUCKETS - 1;
     }

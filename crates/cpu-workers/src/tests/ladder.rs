@@ -27,7 +27,7 @@ fn threads_called(name: &str) -> usize {
 #[test]
 fn without_memory_for_the_slots_there_is_nothing() {
     let (result, ..) = start_with(&[FailPoint::SlotTable]);
-    assert!(matches!(result, Err(Error::SlotTable { cpus: 2 })));
+    assert!(matches!(result, Err(Error::SlotTable(2))));
 }
 
 const NO_UNBOUND_THREAD: [FailPoint; 2] =

@@ -5,7 +5,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Barrier};
 
 use super::fake::{FakeCpus, is_noted, start, until, wait, where_it_runs};
-use crate::{Mode, Workers};
+use crate::{Mode, WorkerContext};
 
 #[test]
 fn a_job_runs_on_the_worker_of_its_cpu() {
@@ -131,14 +131,12 @@ fn the_last_owner_may_be_a_job() {
 }
 
 #[test]
-fn a_worker_knows_that_it_is_one() {
-    assert_eq!(Workers::current(), None);
+fn a_job_knows_where_and_when_it_runs() {
     let workers = start(Mode::PerCpu, &FakeCpus::new(1, [0]));
     let (sender, receiver) = channel();
-    let job = move |context: &_| sender.send((*context, Workers::current())).unwrap();
+    let job = move |context: &WorkerContext| sender.send(*context).unwrap();
     workers.queue(Some(0), Box::new(job));
-    let (context, current) = wait(&receiver);
-    assert_eq!(Some(context), current);
+    let context = wait(&receiver);
     assert_eq!(context.cpu, Some(0));
     assert!(context.queued_ns > 0 && context.queued_ns <= context.started_ns);
 }

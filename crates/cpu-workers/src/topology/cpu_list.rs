@@ -28,10 +28,8 @@ pub(crate) fn read(path: impl AsRef<std::path::Path>) -> Option<BTreeSet<usize>>
 /// `None` if the text is not such a list. An empty text is a list without CPUs.
 fn parse(text: &str) -> Option<BTreeSet<usize>> {
     let parts = text.trim().split(',').filter(|part| !part.is_empty());
-    parts
-        .map(range)
-        .collect::<Option<Vec<_>>>()
-        .map(|ranges| ranges.into_iter().flatten().collect())
+    let ranges: Option<Vec<_>> = parts.map(range).collect();
+    Some(ranges?.into_iter().flatten().collect())
 }
 
 fn range(part: &str) -> Option<RangeInclusive<usize>> {

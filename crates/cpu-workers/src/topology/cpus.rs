@@ -27,9 +27,9 @@ pub trait Cpus: Send + Sync + Debug {
     fn events(&self) -> Option<BorrowedFd<'_>>;
     /// Drops the events received so far.
     fn clear_events(&self);
-    /// Lines for the user, for example if events cannot be received.
-    fn notices(&self) -> Vec<String> {
-        Vec::new()
+    /// A line for the user if events cannot be received.
+    fn notice(&self) -> Option<String> {
+        None
     }
 }
 
@@ -57,12 +57,9 @@ impl Cpus for SystemCpus {
         let listed = cpu_list::possible();
         let last = listed.as_ref().and_then(BTreeSet::last).copied();
         // Without sysfs only the affinity is known.
-        match last.or_else(|| affinity(None).ok()?.last().copied()) {
-            Some(last) => Ok((last + 1).min(CpuSet::MAX_CPU)),
-            None => Err(io::Error::other(
-                "neither sysfs nor the CPU affinity lists a CPU",
-            )),
-        }
+        let last = last.or_else(|| affinity(None).ok()?.last().copied());
+        let none = || io::Error::other("neither sysfs nor the CPU affinity lists a CPU");
+        Ok((last.ok_or_else(none)? + 1).min(CpuSet::MAX_CPU))
     }
 
     fn usable(&self) -> io::Result<BTreeSet<usize>> {
@@ -98,23 +95,20 @@ impl Cpus for SystemCpus {
         let _ = self.events.as_ref().map(CpuEvents::drain);
     }
 
-    fn notices(&self) -> Vec<String> {
-        match &self.events {
-            Ok(_) => Vec::new(),
-            Err(error) => vec![format!(
-                "CPU hotplug events cannot be received ({error}); the online CPUs are checked \
-                 at intervals instead"
-            )],
-        }
+    fn notice(&self) -> Option<String> {
+        let error = self.events.as_ref().err()?;
+        Some(format!(
+            "CPU hotplug events cannot be received ({error}); the online CPUs are checked at \
+             intervals instead"
+        ))
     }
 }
 
 /// CPUs that a thread may run on; the kernel omits those that are offline.
 fn affinity(thread: Option<Pid>) -> io::Result<BTreeSet<usize>> {
     let set = sched_getaffinity(thread)?;
-    Ok((0..CpuSet::MAX_CPU)
-        .filter(|&cpu| set.is_set(cpu))
-        .collect())
+    let cpus = 0..CpuSet::MAX_CPU;
+    Ok(cpus.filter(|&cpu| set.is_set(cpu)).collect())
 }
 
 #[cfg(all(test, not(feature = "loom")))]

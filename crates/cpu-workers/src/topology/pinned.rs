@@ -1,6 +1,6 @@
 //! The pinned workers, which follow the CPUs as they are added and removed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -36,10 +36,12 @@ pub(crate) struct Topology {
     following: PiMutex<()>,
 }
 
+#[derive(Default)]
 struct CpuSlot {
     worker: Slot<Running>,
-    /// The worker of a CPU that went offline, until that CPU returns. Meanwhile it serves its
-    /// source, so that requests which other threads or the kernel still send there are answered.
+    /// The worker of a CPU that went offline, until that CPU returns. Meanwhile the worker serves
+    /// its source, so that requests which other threads or the kernel still send to that source are
+    /// answered.
     /// Changed under `plan`.
     resting: PiMutex<Option<Arc<Running>>>,
     /// The worker, and whether it is published, for threads that search for an idle worker without
@@ -54,17 +56,18 @@ struct CpuSlot {
 }
 
 /// Settings of future workers.
+#[derive(Default)]
 struct Plan {
     ended: bool,
     source: Option<Arc<EventSourceFactory>>,
     wanted: Wanted,
-    /// Priorities set for individual CPUs.
-    wanted_for: BTreeMap<usize, Wanted>,
+    /// Priorities by CPU; empty until they are set.
+    wanted_for: Vec<Wanted>,
 }
 
 impl Plan {
     fn wanted_of(&self, cpu: usize) -> Wanted {
-        self.wanted_for.get(&cpu).copied().unwrap_or(self.wanted)
+        self.wanted_for.get(cpu).copied().unwrap_or(self.wanted)
     }
 }
 
@@ -78,26 +81,22 @@ impl Topology {
         notices: Arc<Notices>,
     ) -> Result<Self, Error> {
         let mut slots = Vec::new();
-        let room = faults::check(FailPoint::SlotTable).is_ok()
-            && slots.try_reserve_exact(possible).is_ok();
-        if !room {
-            return Err(Error::SlotTable { cpus: possible });
+        let is_injected = faults::check(FailPoint::SlotTable).is_err();
+        if is_injected || slots.try_reserve_exact(possible).is_err() {
+            return Err(Error::SlotTable(possible));
         }
-        slots.resize_with(possible, CpuSlot::empty);
-        let wanted_for = BTreeMap::new();
-        let plan = PiMutex::new(Plan {
-            ended: false,
-            source: None,
+        slots.resize_with(possible, CpuSlot::default);
+        let plan = Plan {
             wanted,
-            wanted_for,
-        });
+            ..Plan::default()
+        };
         Ok(Topology {
             name,
             slots,
             spawner,
             notices,
             count: AtomicUsize::new(0),
-            plan,
+            plan: PiMutex::new(plan),
             following: PiMutex::default(),
         })
     }
@@ -134,22 +133,20 @@ impl Topology {
 
     /// Provides the worker of a CPU that has appeared or returned.
     fn fill(&self, cpu: usize) {
-        let resting = self.slots[cpu].resting().clone();
-        match resting {
-            Some(worker) => {
-                self.keep_pinned(cpu, &worker);
-                let _plan = self.plan();
-                let mut resting = self.slots[cpu].resting();
-                // If the pool has been shut down in the meantime, the shutdown has taken the
-                // worker.
-                if resting.take().is_some() {
-                    match self.slots[cpu].worker.publish(worker) {
-                        Ok(()) => self.slots[cpu].is_published.store(true, Ordering::Release),
-                        Err(extra) => *resting = Some(extra),
-                    }
-                }
+        let slot = &self.slots[cpu];
+        let resting = slot.resting().clone();
+        let Some(worker) = resting else {
+            return self.create(cpu);
+        };
+        self.keep_pinned(cpu, &worker);
+        let _plan = self.plan();
+        let mut resting = slot.resting();
+        // If the pool has been shut down in the meantime, the shutdown has taken the worker.
+        if resting.take().is_some() {
+            match slot.worker.publish(worker) {
+                Ok(()) => slot.is_published.store(true, Ordering::Release),
+                Err(extra) => *resting = Some(extra),
             }
-            None => self.create(cpu),
         }
     }
 
@@ -158,7 +155,7 @@ impl Topology {
     fn create(&self, cpu: usize) {
         let slot = &self.slots[cpu];
         let counters = slot.counters.get_or_init(|| Arc::new(Counters::new()));
-        let name = format!("{}/{cpu}", self.name);
+        let name = self.worker_name(cpu);
         let (queue, counters) = (Arc::new(JobQueue::new()), Arc::clone(counters));
         let worker = Worker::new(name, Some(cpu), queue, counters, Arc::clone(&self.notices));
         // Read outside the lock: otherwise, a request that changes priorities would have to wait
@@ -167,9 +164,8 @@ impl Topology {
         match self.spawner.spawn(worker, wanted) {
             Ok(running) => self.publish(cpu, Arc::new(running)),
             Err(error) => self.notices.add(format!(
-                "{}/{cpu}: cannot start the worker of CPU {cpu} ({error}); the unbound pool \
-                 serves it",
-                self.name
+                "{}: cannot start the worker of CPU {cpu} ({error}); the unbound pool serves it",
+                self.worker_name(cpu)
             )),
         }
     }
@@ -178,8 +174,7 @@ impl Topology {
     fn publish(&self, cpu: usize, running: Arc<Running>) {
         let plan = self.plan();
         let wanted = plan.wanted_of(cpu);
-        let priority = &running.worker.priority;
-        priority.change(running.tid, wanted);
+        running.worker.priority.change(running.tid, wanted);
         if let Some(make) = &plan.source {
             running.worker.post(Attach {
                 make: Arc::clone(make),
@@ -222,19 +217,17 @@ impl Topology {
     /// Empties all slots for good, waits for all jobs, and ends all threads.
     pub(crate) fn end(&self) {
         self.plan().ended = true;
+        for slot in &self.slots {
+            slot.is_published.store(false, Ordering::Release);
+        }
         let slots = self.slots.iter();
-        slots
-            .clone()
-            .for_each(|slot| slot.is_published.store(false, Ordering::Release));
-        let workers: Vec<_> = slots
-            .flat_map(|slot| [slot.worker.unpublish(), slot.resting().take()])
-            .flatten()
-            .collect();
-        // Closes all queues first, so that they drain in parallel.
-        workers
-            .iter()
-            .for_each(|worker| worker.worker.queue.close());
-        workers.iter().for_each(|worker| worker.join());
+        let workers = slots.flat_map(|slot| [slot.worker.unpublish(), slot.resting().take()]);
+        let workers: Vec<_> = workers.flatten().collect();
+        // Close all queues first, so that they drain in parallel.
+        for running in &workers {
+            running.worker.queue.close();
+        }
+        workers.iter().for_each(|running| running.join());
     }
 
     /// Runs `f` with the worker of a CPU, which stays published until `f` returns.
@@ -266,8 +259,7 @@ impl Topology {
 
     /// All current workers.
     pub(crate) fn workers(&self) -> Vec<Arc<Running>> {
-        let each = |slot: &CpuSlot| slot.worker.get();
-        self.slots.iter().filter_map(each).collect()
+        self.slots.iter().filter_map(|it| it.worker.get()).collect()
     }
 
     /// The workers of CPUs that went offline.
@@ -277,9 +269,8 @@ impl Topology {
 
     /// Every CPU that has or had a worker, with its counters.
     pub(crate) fn counted(&self) -> impl Iterator<Item = (usize, &Arc<Counters>)> {
-        let counted = |(cpu, slot): (usize, &'_ CpuSlot)| slot.counters.get().map(|_| cpu);
-        let counted = self.slots.iter().enumerate().filter_map(counted);
-        counted.filter_map(|cpu| Some((cpu, self.slots[cpu].counters.get()?)))
+        let slots = self.slots.iter().enumerate();
+        slots.filter_map(|(cpu, slot)| Some((cpu, slot.counters.get()?)))
     }
 
     pub(crate) fn worker_name(&self, cpu: usize) -> String {
@@ -303,23 +294,18 @@ impl Topology {
         Ok(())
     }
 
-    /// Remembers priorities for future workers, with `all` for CPUs that have none of their own,
-    /// and calls `each` with every current worker and its priority, outside the lock.
-    pub(crate) fn want_each(
-        &self,
-        all: Wanted,
-        of: &dyn Fn(usize) -> Wanted,
-        each: impl Fn(&Running, Wanted),
-    ) {
-        let workers: Vec<_> = {
-            let mut plan = self.plan();
-            plan.wanted = all;
-            let slots = self.slots.iter().enumerate();
-            plan.wanted_for = slots.map(|(cpu, _)| (cpu, of(cpu))).collect();
-            self.workers().into_iter().chain(self.resting()).collect()
-        };
+    /// Gives every worker, and those that are created later, the priority that `of` returns for its
+    /// CPU. `all` is the [priority](Self::wanted) of the pool.
+    pub(crate) fn want_each(&self, all: Wanted, of: impl Fn(usize) -> Wanted) {
+        let mut plan = self.plan();
+        plan.wanted = all;
+        plan.wanted_for = (0..self.slots.len()).map(&of).collect();
+        let workers: Vec<_> = self.workers().into_iter().chain(self.resting()).collect();
+        // The system calls are made outside the lock.
+        drop(plan);
         for running in workers {
-            each(&running, running.worker.cpu.map_or(all, of));
+            let wanted = running.worker.cpu.map_or(all, &of);
+            running.worker.priority.change(running.tid, wanted);
         }
     }
 
@@ -341,16 +327,5 @@ impl CpuSlot {
     fn is_idle(&self) -> bool {
         let is_free = || self.made.get().is_some_and(|worker| worker.is_free());
         self.is_published.load(Ordering::Acquire) && is_free()
-    }
-
-    fn empty() -> Self {
-        CpuSlot {
-            worker: Slot::empty(),
-            resting: PiMutex::default(),
-            made: OnceLock::new(),
-            is_published: AtomicBool::new(false),
-            counters: OnceLock::new(),
-            helpers: OnceLock::new(),
-        }
     }
 }

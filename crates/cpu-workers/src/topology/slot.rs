@@ -13,13 +13,14 @@ pub(crate) struct Slot<W> {
     worker: RwLock<Option<Arc<W>>>,
 }
 
-impl<W> Slot<W> {
-    pub(crate) fn empty() -> Self {
-        Slot {
-            worker: RwLock::new(None),
-        }
+impl<W> Default for Slot<W> {
+    fn default() -> Self {
+        let worker = RwLock::new(None);
+        Slot { worker }
     }
+}
 
+impl<W> Slot<W> {
     /// Runs `f` with the worker, which stays published until `f` returns.
     pub(crate) fn read<R>(&self, f: impl FnOnce(Option<&Arc<W>>) -> R) -> R {
         let worker = self
@@ -64,7 +65,7 @@ mod tests {
 
     #[test]
     fn a_taken_slot_hands_the_second_worker_back() {
-        let slot = Slot::empty();
+        let slot = Slot::default();
         assert!(slot.publish(Arc::new(1)).is_ok());
         assert_eq!(slot.publish(Arc::new(2)), Err(Arc::new(2)));
         assert_eq!(slot.unpublish(), Some(Arc::new(1)));

@@ -70,7 +70,7 @@ fn cpu_filter() -> Vec<Instruction> {
     let mut program = Vec::new();
     for length in ACTION_LENGTHS {
         let path = length + 1;
-        // The number of instructions to the end of this path.
+        // Each `skip_unless` skips the remaining instructions for this length.
         program.extend([
             load_byte(length),
             skip_unless(u32::from(b'@'), 7),

@@ -8,6 +8,7 @@ use crate::Waker;
 use crate::sync::{AtomicBool, Condvar, Mutex, lock, wait};
 
 /// Has its own cache lines, because the owner writes to it with each request.
+#[derive(Default)]
 #[repr(align(128))]
 pub(crate) struct Parker {
     /// Guarded by its own lock. A pending wake-up, which persists so that a wake-up between the
@@ -27,13 +28,7 @@ pub(crate) struct Parker {
 
 impl Parker {
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Parker {
-            token: Mutex::new(false),
-            condvar: Condvar::new(),
-            waker: Mutex::new(None),
-            idle: AtomicBool::new(false),
-            serving: AtomicBool::new(false),
-        })
+        Arc::default()
     }
 
     /// Sleeps until there is a token, and takes it. Only the owner calls this.

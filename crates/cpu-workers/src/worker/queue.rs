@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use crate::sync::{AtomicUsize, Mutex, lock};
 use crate::worker::parker::Parker;
 
-/// A mutex is enough: the worker and the queueing threads hold it for a few instructions.
+/// A mutex is fast enough: the worker and the queueing threads hold it for a few instructions.
 ///
 /// The models in `models.rs` verify this guarantee: an item that `push` accepted is returned by
 /// `take` exactly once, before `take` returns `Closed`.

@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use crate::Cpus;
 use crate::faults::{self, FailPoint};
 use crate::priority::{self, Wanted};
-use crate::worker::thread::{Worker, current};
+use crate::worker::thread::{Worker, current_worker};
 
 /// A worker with its running thread.
 pub(crate) struct Running {
@@ -37,7 +37,7 @@ impl Spawner {
         })?;
         let worker = Arc::new(worker);
         let (ready, outcome) = channel();
-        let inherits = worker.cpu.is_none() && current().is_some();
+        let inherits = worker.cpu.is_none() && current_worker().is_some();
         // The creator is a worker, whose priority must not be inherited.
         let wanted = match wanted {
             Wanted::Untouched if inherits => Wanted::Normal {
@@ -60,28 +60,20 @@ impl Spawner {
         let thread = thread::Builder::new()
             .name(worker.name.clone())
             .spawn(faults::inherited(body))?;
-        let tid = match outcome.recv() {
-            Ok(Ok(tid)) => tid,
-            Ok(Err(error)) => return Err(joined(thread, error)),
-            Err(_) => {
-                return Err(joined(
-                    thread,
-                    io::Error::other("the thread died while starting"),
-                ));
+        let died = |_| Err(io::Error::other("the thread died while starting"));
+        match outcome.recv().unwrap_or_else(died) {
+            Ok(tid) => Ok(Running {
+                worker,
+                tid,
+                thread: Mutex::new(Some(thread)),
+            }),
+            Err(error) => {
+                // This error is more precise than a panic of the thread.
+                let _ = thread.join();
+                Err(error)
             }
-        };
-        Ok(Running {
-            worker,
-            tid,
-            thread: Mutex::new(Some(thread)),
-        })
+        }
     }
-}
-
-fn joined(thread: JoinHandle<()>, error: io::Error) -> io::Error {
-    // This error is more precise than a panic of the thread.
-    let _ = thread.join();
-    error
 }
 
 /// Runs on the new thread: pins it, then sets its priority (after creation, as the kernel does for

@@ -77,18 +77,13 @@ pub(crate) struct Attach {
 }
 
 thread_local! {
-    /// The worker of this thread, and its current job.
-    static CURRENT: RefCell<Option<(Arc<Worker>, WorkerContext)>> = const { RefCell::new(None) };
+    /// The worker of this thread.
+    static CURRENT: RefCell<Option<Arc<Worker>>> = const { RefCell::new(None) };
 }
 
-/// CPU and job times of the calling thread's worker.
-pub(crate) fn current() -> Option<WorkerContext> {
-    CURRENT.with_borrow(|current| current.as_ref().map(|(_, context)| *context))
-}
-
-/// The worker whose thread is the calling one, for code that changes that thread.
+/// The worker whose thread is the calling one.
 pub(crate) fn current_worker() -> Option<Arc<Worker>> {
-    CURRENT.with_borrow(|current| current.as_ref().map(|(worker, _)| Arc::clone(worker)))
+    CURRENT.with_borrow(Option::clone)
 }
 
 /// Counts `work` as one request served by the calling worker: `stats()` reports the run time, and
@@ -96,7 +91,7 @@ pub(crate) fn current_worker() -> Option<Arc<Worker>> {
 /// Event sources call this for each request.
 pub fn serve<R>(work: impl FnOnce() -> R) -> R {
     CURRENT.with_borrow(|current| match current {
-        Some((worker, _)) => worker.serve(work),
+        Some(worker) => worker.serve(work),
         None => work(),
     })
 }
@@ -117,7 +112,7 @@ impl Worker {
             parker,
             counters,
             notices,
-            priority: ThreadPriority::new(),
+            priority: ThreadPriority::default(),
             mailbox,
             has_letters: AtomicBool::new(false),
         }
@@ -131,11 +126,6 @@ impl Worker {
         count(&self.counters.served);
         self.parker.set_serving(outer);
         result
-    }
-
-    /// Queues a job for this worker; a closed queue returns the job.
-    pub(crate) fn push(&self, queued: Queued) -> Result<(), Queued> {
-        self.queue.push(queued).map(drop)
     }
 
     /// Whether the worker has nothing to do. Only a hint; takes no lock.
@@ -159,7 +149,7 @@ impl Worker {
 
     /// Runs the worker until its queue is closed and empty.
     pub(crate) fn run(self: &Arc<Self>) {
-        self.set_current(0, 0);
+        CURRENT.set(Some(Arc::clone(self)));
         let mut source = None;
         let mut in_a_row = 0;
         loop {
@@ -206,36 +196,22 @@ impl Worker {
         self.parker.park();
     }
 
-    fn run_job(self: &Arc<Self>, queued: Queued) {
+    fn run_job(&self, Queued { job, queued_ns }: Queued) {
         let started_ns = now_ns();
-        let context = self.set_current(queued.queued_ns, started_ns);
-        let result = catch_unwind(AssertUnwindSafe(|| (queued.job)(&context)));
-        self.parker.set_serving(false);
-        let finished_ns = now_ns();
-        self.counters
-            .queue_delay
-            .record(started_ns.saturating_sub(queued.queued_ns));
-        self.counters
-            .run
-            .record(finished_ns.saturating_sub(started_ns));
-        count(&self.counters.jobs);
-        self.set_current(0, 0);
-        if let Err(panic) = result {
-            self.report_panic("a job", &message(&*panic));
-        }
-    }
-
-    fn set_current(self: &Arc<Self>, queued_ns: u64, started_ns: u64) -> WorkerContext {
         let context = WorkerContext {
             cpu: self.cpu,
             queued_ns,
             started_ns,
         };
-        CURRENT.with_borrow_mut(|current| match current {
-            Some((_, now)) => *now = context,
-            None => *current = Some((Arc::clone(self), context)),
-        });
-        context
+        let result = catch_unwind(AssertUnwindSafe(|| job(&context)));
+        self.parker.set_serving(false);
+        let (delay, run) = (&self.counters.queue_delay, &self.counters.run);
+        delay.record(started_ns.saturating_sub(queued_ns));
+        run.record(now_ns().saturating_sub(started_ns));
+        count(&self.counters.jobs);
+        if let Err(panic) = result {
+            self.report_panic("a job", &message(&*panic));
+        }
     }
 
     /// Opens the posted sources. A new source replaces an older one.
@@ -270,22 +246,14 @@ impl Worker {
         how: fn(&mut AttachedSource, &Parker) -> Waited,
     ) {
         let Some(open) = source else { return };
-        let keep = match how(open, &self.parker) {
-            Waited::Continue => true,
-            Waited::Closed => false,
-            Waited::Panicked(message) => {
-                self.report_panic("its source", &message);
-                true
-            }
-            Waited::Broken(message) => {
-                self.report_panic("its source, now dropped,", &message);
-                false
-            }
-        };
-        if !keep {
-            self.parker.set_waker(None);
-            *source = None;
+        match how(open, &self.parker) {
+            Waited::Continue => return,
+            Waited::Panicked(message) => return self.report_panic("its source", &message),
+            Waited::Broken(message) => self.report_panic("its source, now dropped,", &message),
+            Waited::Closed => {}
         }
+        self.parker.set_waker(None);
+        *source = None;
     }
 
     fn report_panic(&self, what: &str, message: &str) {

@@ -4,8 +4,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -51,8 +50,6 @@ pub(crate) struct DecodedBytes {
     /// Guarded by its own lock: the reads of launches.
     reads: PiMutex<Reads>,
     changed: PiCondvar,
-    writer: OnceLock<DecodedWriter>,
-    closed: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -62,6 +59,8 @@ struct Reads {
     seen: usize,
     /// Number of reads whose decoded bytes have been kept.
     kept: usize,
+    /// Whether the mount is ending.
+    closed: bool,
 }
 
 /// Lends kept bytes to the engine.
@@ -91,8 +90,6 @@ impl DecodedBytes {
             before,
             reads: PiMutex::default(),
             changed: PiCondvar::new(),
-            writer: OnceLock::new(),
-            closed: AtomicBool::new(false),
         }
     }
 
@@ -116,24 +113,21 @@ impl DecodedBytes {
         engine: &Arc<Engine>,
         writer: DecodedWriter,
     ) -> Result<Keeping, Error> {
-        let _ = self.writer.set(writer);
         let (this, engine) = (Arc::clone(self), Arc::downgrade(engine));
         let thread = thread::Builder::new().name("erofs_decoded".to_owned());
-        let thread = thread.spawn(move || this.run(&engine));
+        let thread = thread.spawn(move || this.run(&engine, &writer));
         Ok(Keeping {
             decoded: Arc::clone(self),
             thread: Some(thread.map_err(Error::std_io("erofs_decoded"))?),
         })
     }
 
-    fn run(&self, engine: &Weak<Engine>) {
+    fn run(&self, engine: &Weak<Engine>, writer: &DecodedWriter) {
         // If this fails, the thread competes with others for CPU time.
         let _ = rustix::process::nice(LEAST);
         for _ in 0..MOST_WRITES {
-            let Some(ranges) = self.wait_for_launch() else {
-                return;
-            };
-            let (Some(engine), Some(writer)) = (engine.upgrade(), self.writer.get()) else {
+            let ranges = self.wait_for_launch();
+            let (Some(ranges), Some(engine)) = (ranges, engine.upgrade()) else {
                 return;
             };
             let _ = self.keep(&ranges, &engine, writer);
@@ -146,7 +140,7 @@ impl DecodedBytes {
         let mut quiet = Duration::ZERO;
         let mut reads = self.reads.lock();
         loop {
-            let closed = self.closed.load(Ordering::Relaxed);
+            let closed = reads.closed;
             let count = reads.ranges.len();
             if count != reads.seen {
                 (reads.seen, quiet) = (count, Duration::ZERO);
@@ -171,23 +165,19 @@ impl DecodedBytes {
         engine: &Engine,
         writer: &DecodedWriter,
     ) -> Result<(), Error> {
-        if self
-            .before
-            .as_ref()
-            .is_some_and(|before| has_most(before, self.most))
-        {
+        let before = self.before.as_ref();
+        if before.is_some_and(|before| has_most(before, self.most)) {
             return Ok(());
         }
-        let seed = self.before.as_ref().map(|before| before.seed);
+        let seed = before.map(|before| before.seed);
+        let state = State {
+            left: self.most,
+            ..State::default()
+        };
         let sink = Sink {
             seed: seed.unwrap_or_else(|| RandomState::new().hash_one(())),
             writer,
-            state: PiMutex::new(State {
-                index: DecodedIndex::default(),
-                kept: HashMap::new(),
-                left: self.most,
-                failed: None,
-            }),
+            state: PiMutex::new(state),
         };
         sink.keep_all(ranges, engine)
     }
@@ -205,26 +195,21 @@ pub(crate) struct Keeping {
 
 impl Drop for Keeping {
     fn drop(&mut self) {
-        // Set while holding the lock, so that the thread cannot check the flag before the change
-        // and start waiting after it.
-        let reads = self.decoded.reads.lock();
-        self.decoded.closed.store(true, Ordering::Relaxed);
-        drop(reads);
+        self.decoded.reads.lock().closed = true;
         self.decoded.changed.notify_all();
         // A panic has already been printed, and leaves the previous file in place.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
-/// Whether launches found so many of the bytes they needed in the file that it need not be
-/// rewritten. `most` is the limit of the bytes that are kept.
+/// Whether launches found so many of the bytes that they needed in the file that the file need not
+/// be rewritten. `most` is the limit of the bytes that are kept.
 fn has_most(before: &Decoded, most: u64) -> bool {
     let (read, missed) = before.bytes();
     let is_full = before.length >= most - most / NEW_SHARE;
-    let share = if is_full {
-        NEW_SHARE_OF_FULL
-    } else {
-        NEW_SHARE
+    let share = match is_full {
+        true => NEW_SHARE_OF_FULL,
+        false => NEW_SHARE,
     };
     !before.is_damaged() && missed * share <= read + missed
 }
@@ -238,7 +223,7 @@ struct Sink<'w> {
     state: PiMutex<State>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
     index: DecodedIndex,
     /// Lengths of the kept bytes, by key.

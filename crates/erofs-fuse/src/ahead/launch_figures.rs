@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 figures::figures! {
     /// Launches that were learned, and data read ahead of them.
-    #[derive(Debug, Serialize, Deserialize)]
+    #[derive(Debug, Default, Serialize, Deserialize)]
     #[serde(default)]
     pub(crate) struct LaunchFigures {
         /// Directories that were listed ahead.
@@ -16,7 +16,7 @@ figures::figures! {
         /// Windows that could not be read ahead.
         refused_windows: u64,
         /// State of the launch profile: learning, replaying or replayed.
-        state: String => gauge "profile_info{state}",
+        pub(crate) state: String => gauge "profile_info{state}",
         /// Number of windows in the replayed profiles.
         windows: usize,
         /// Windows left out to see whether a launch requests them.
@@ -56,26 +56,5 @@ figures::figures! {
         bytes: u64,
         /// Windows of the profile that the last launch requested; null without a launch.
         windows_asked: Option<usize>,
-    }
-}
-
-impl Default for LaunchFigures {
-    /// The figures before the companion has reported anything.
-    fn default() -> Self {
-        Self {
-            state: "learning".to_owned(),
-            listed_directories: 0,
-            prefetched_bytes: 0,
-            late_bytes: 0,
-            refused_windows: 0,
-            windows: 0,
-            probes: 0,
-            probes_hit: 0,
-            used_bytes: None,
-            wasted_bytes: None,
-            kept_bytes: 0,
-            programs: Vec::new(),
-            error: None,
-        }
     }
 }

@@ -15,7 +15,7 @@ use erofs_engine::erofs_format::Nid;
 use erofs_engine::{Engine, PageCacheWriter, Remainder};
 use fuse_transport::{PageStore, Session};
 use sys::pi_condvar::PiCondvar;
-use sys::pi_mutex::{PiMutex, PiMutexGuard};
+use sys::pi_mutex::PiMutex;
 
 use super::random_faults::RandomFaults;
 use super::storing_threads::{self, Call, First};
@@ -43,6 +43,7 @@ pub(crate) struct NotifyStoreWriter {
     random: Option<Arc<RandomFaults>>,
 }
 
+#[derive(Default)]
 struct Queue {
     /// Guarded by its own lock, which is held only for a push or a pop.
     state: PiMutex<State>,
@@ -68,10 +69,7 @@ impl NotifyStoreWriter {
         helper: &MountHelper,
         random: Option<Arc<RandomFaults>>,
     ) -> Result<Self, Error> {
-        let queue = Arc::new(Queue {
-            state: PiMutex::default(),
-            changed: PiCondvar::new(),
-        });
+        let queue = Arc::<Queue>::default();
         let ours = Arc::clone(&queue);
         // Weak: the engine owns the writer.
         let engine = Arc::downgrade(engine);
@@ -87,7 +85,7 @@ impl NotifyStoreWriter {
     pub(crate) fn caller(&self) -> First {
         let queue = Arc::clone(&self.queue);
         Arc::new(move |call| {
-            queue.lock().calls.push(call);
+            queue.state.lock().calls.push(call);
             queue.changed.notify_one();
         })
     }
@@ -101,7 +99,7 @@ impl fmt::Debug for NotifyStoreWriter {
 
 impl Drop for NotifyStoreWriter {
     fn drop(&mut self) {
-        self.queue.lock().closed = true;
+        self.queue.state.lock().closed = true;
         self.queue.changed.notify_all();
     }
 }
@@ -111,7 +109,7 @@ impl PageCacheWriter for NotifyStoreWriter {
         if self.is_random(file) {
             return false;
         }
-        let taken = self.queue.lock().bytes;
+        let taken = self.queue.state.lock().bytes;
         bytes <= LONGEST && (taken == 0 || taken + bytes <= ROOM)
     }
 
@@ -120,7 +118,7 @@ impl PageCacheWriter for NotifyStoreWriter {
     }
 
     fn store(&self, remainder: Remainder) {
-        let mut state = self.queue.lock();
+        let mut state = self.queue.state.lock();
         state.bytes += remainder.memory();
         state.waiting.push_back(remainder);
         drop(state);
@@ -129,13 +127,9 @@ impl PageCacheWriter for NotifyStoreWriter {
 }
 
 impl Queue {
-    fn lock(&self) -> PiMutexGuard<'_, State> {
-        self.state.lock()
-    }
-
     /// Waits for the next remainder, and runs calls in the meantime; `None` when closed.
     fn next(&self) -> Option<Remainder> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         loop {
             if state.closed {
                 return None;
@@ -143,7 +137,7 @@ impl Queue {
             if let Some(call) = state.calls.pop() {
                 drop(state);
                 call();
-                state = self.lock();
+                state = self.state.lock();
                 continue;
             }
             if let Some(remainder) = state.waiting.pop_front() {
@@ -157,7 +151,7 @@ impl Queue {
     fn done(&self, remainder: Remainder) {
         let memory = remainder.memory();
         drop(remainder);
-        self.lock().bytes -= memory;
+        self.state.lock().bytes -= memory;
     }
 }
 

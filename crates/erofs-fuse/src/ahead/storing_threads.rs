@@ -2,8 +2,8 @@
 //!
 //! Storing a page waits until a pending read of it is answered, and that wait cannot be killed.
 //! Therefore such a thread has a separate descriptor table: when the server is killed, the rings
-//! and descriptors that the other threads share are still closed, and the mount helper notices the
-//! death and aborts the connection, which ends the read.
+//! and descriptors that the other threads share are closed although this thread still waits. The
+//! mount helper notices the death and aborts the connection, which ends the read.
 //!
 //! The rings must be closed first: if the kernel was handing a request to a ring whose thread is
 //! dead, the request cannot end before the ring is closed, not even by aborting the connection. A
@@ -23,8 +23,7 @@ use fuse_transport::{PageStore, Session};
 
 use crate::error::Error;
 use crate::protocol::MountHelper;
-use crate::threads::spawn;
-use crate::threads::{Demand, OnDemand};
+use crate::threads::{Demand, OnDemand, spawn};
 
 /// A function for another thread to call.
 pub(crate) type Call = Box<dyn FnOnce() + Send>;
@@ -37,7 +36,6 @@ pub(crate) struct StoringThreads<'m> {
     pub(crate) session: &'m Arc<Session>,
     pub(crate) helper: &'m MountHelper,
     pub(crate) on_demand: &'m mut OnDemand,
-    /// Makes the first storing thread run a call.
     pub(crate) first: &'m First,
 }
 
@@ -48,10 +46,6 @@ pub(crate) fn refused() -> Option<String> {
 }
 
 impl StoringThreads<'_> {
-    pub(crate) fn demand(&self) -> Demand {
-        self.on_demand.demand()
-    }
-
     /// Adds the thread of `demand`, which is started when it is requested.
     pub(crate) fn add(
         &mut self,
@@ -67,7 +61,6 @@ impl StoringThreads<'_> {
         self.on_demand.starts(demand, move || {
             // If the thread cannot start, its pages are not stored.
             first(Box::new(move || drop(start(name, session, signs, work))));
-            Ok(())
         });
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread;
 
 use erofs_engine::Missing;
-use fuse_transport::{DeferredChannel, Session};
+use fuse_transport::Session;
 use rustix::process::Signal;
 
 use crate::error::Error;
@@ -48,17 +48,15 @@ fn kills(status: &str) -> bool {
 
 /// Starts the first waiting thread, which starts others as they are needed.
 pub(crate) fn start(session: &Arc<Session>) -> Result<(), Error> {
-    let channel = session.deferred_channel();
-    let channel = channel.map_err(Error::std_io("erofs_waiting"))?;
-    serve(session, channel).map_err(Error::std_io("erofs_waiting"))
+    serve(session).map_err(Error::std_io("erofs_waiting"))
 }
 
-fn serve(session: &Arc<Session>, channel: DeferredChannel) -> std::io::Result<()> {
+fn serve(session: &Arc<Session>) -> std::io::Result<()> {
+    let channel = session.deferred_channel()?;
     let weak = Arc::downgrade(session);
     let more = move || {
-        let another = |session| serve(&session, session.deferred_channel()?);
         // If no thread can be created, the request waits for one of the existing ones.
-        let _ = weak.upgrade().map(another);
+        let _ = weak.upgrade().map(|session| serve(&session));
     };
     let thread = thread::Builder::new().name("erofs_waiting".to_owned());
     thread.spawn(move || channel.run(more)).map(drop)

@@ -18,15 +18,13 @@ use sys::pi_mutex::PiMutex;
 
 use super::deferral;
 use super::faults::{FaultFigures, FaultRecorder};
-use super::image_scan::ImageScan;
+use super::image_scan::{ImageScan, has_xattrs};
 use super::queries::{self, Queries};
 use super::request_line::line;
 use super::trace_spans;
-use super::xattrs::{is_in_a_namespace, lists_trusted};
-use crate::ahead::DirectoryReadAhead;
-use crate::ahead::RandomFaults;
+use super::xattrs::{is_acl, is_in_a_namespace, lists_trusted};
 use crate::ahead::file_read_ahead::{FileReadAhead, ReadAheadFigures, is_small_file};
-use crate::ahead::{DecodedBytes, LaunchFigures};
+use crate::ahead::{DecodedBytes, DirectoryReadAhead, LaunchFigures, RandomFaults};
 use crate::nodes::{InodeNumbers, Nodes, directory_type};
 use crate::note::note;
 
@@ -63,33 +61,50 @@ pub(crate) type CollectCounters = Box<dyn Fn(FilesystemFigures) -> Option<Vec<u8
 pub(crate) struct ErofsFilesystem {
     engine: Arc<Engine>,
     faults: Arc<FaultRecorder>,
-    nodes: Nodes,
+    pub(crate) nodes: Nodes,
     context: ReadContext,
-    uid: Option<u32>,
-    gid: Option<u32>,
-    /// With `allow_root`: the only user other than root who may use the mount.
-    only_user: Option<u32>,
-    /// Whether to print every request to standard error.
-    debug: bool,
-    /// Set once the session exists, because the JSON includes the session's counters.
-    counters: OnceLock<CollectCounters>,
+    choices: Choices,
     xattr_scan: ImageScan,
     hole_scan: ImageScan,
     queries: Queries,
-    /// Records events for the companion of the mount.
-    events: OnceLock<Arc<Events>>,
     /// Guarded by its own lock: the number of announced file parts that have been seen so far.
     parts: Arc<PiMutex<u64>>,
+    pub(crate) additions: Additions,
+}
+
+/// Choices of the user who mounts.
+#[derive(Default)]
+pub(crate) struct Choices {
+    /// Owner of all files.
+    pub(crate) uid: Option<u32>,
+    /// Group of all files.
+    pub(crate) gid: Option<u32>,
+    /// With `allow_root`: the only user other than root who may use the mount. The kernel has no
+    /// such rule, so it must ask the server at every access.
+    pub(crate) only_user: Option<u32>,
+    /// Whether extended attributes leave out POSIX ACLs.
+    pub(crate) no_acl: bool,
+    /// Whether to print every request to standard error.
+    pub(crate) debug: bool,
+}
+
+/// What start-up adds to the filesystem of a mount, each at most once.
+#[derive(Default)]
+pub(crate) struct Additions {
+    /// Set once the session exists, because the JSON includes the session's counters.
+    pub(crate) counters: OnceLock<CollectCounters>,
+    /// Records events for the companion of the mount.
+    pub(crate) events: OnceLock<Arc<Events>>,
     /// Set with `profile=`: the reason why nothing is learned, if there is one.
-    learns: OnceLock<Option<String>>,
-    /// Keeps the bytes that launches decode.
-    decoded: OnceLock<Arc<DecodedBytes>>,
-    /// Set unless read-ahead is off.
-    read_ahead: OnceLock<Arc<FileReadAhead>>,
-    /// Set unless read-ahead is off.
-    random_faults: OnceLock<Arc<RandomFaults>>,
+    pub(crate) learns: OnceLock<Option<String>>,
+    /// Records the reads of launches, so that their decoded bytes are kept.
+    pub(crate) decoded: OnceLock<Arc<DecodedBytes>>,
+    /// Stores small files ahead of their readers; set unless read-ahead is off.
+    pub(crate) read_ahead: OnceLock<Arc<FileReadAhead>>,
+    /// Declines reads around random faults; set unless read-ahead is off.
+    pub(crate) random_faults: OnceLock<Arc<RandomFaults>>,
     /// Set if read-ahead is on and the mount helper may list directories.
-    directory_read_ahead: OnceLock<DirectoryReadAhead>,
+    pub(crate) directory_read_ahead: OnceLock<DirectoryReadAhead>,
 }
 
 /// A listing, and what the kernel learns from it.
@@ -100,103 +115,45 @@ struct Listing<'r> {
     directories: Vec<(Vec<u8>, Nid)>,
 }
 
-impl<'r> Listing<'r> {
-    fn new(request: &'r Request<'r>) -> Self {
-        Self {
-            request,
-            small_files: Vec::new(),
-            directories: Vec::new(),
-        }
-    }
-}
-
 impl ErofsFilesystem {
     pub(crate) fn new(
         engine: Arc<Engine>,
         faults: Arc<FaultRecorder>,
         root: Nid,
         context: ReadContext,
+        choices: Choices,
     ) -> Self {
-        let (nodes, counters) = (Nodes::new(root), OnceLock::new());
         Self {
             engine,
             faults,
-            nodes,
+            nodes: Nodes::new(root),
             context,
-            uid: None,
-            gid: None,
-            only_user: None,
-            debug: false,
-            counters,
-            xattr_scan: ImageScan::for_xattrs(root),
-            hole_scan: ImageScan::for_holes(root),
+            choices,
+            xattr_scan: ImageScan::new(root, has_xattrs),
+            hole_scan: ImageScan::new(root, Engine::has_holes),
             queries: Queries::default(),
-            events: OnceLock::new(),
-            parts: Arc::new(PiMutex::new(0)),
-            learns: OnceLock::new(),
-            decoded: OnceLock::new(),
-            read_ahead: OnceLock::new(),
-            random_faults: OnceLock::new(),
-            directory_read_ahead: OnceLock::new(),
+            parts: Arc::default(),
+            additions: Additions::default(),
         }
     }
 
-    pub(crate) fn nodes(&self) -> Nodes {
-        self.nodes
-    }
-
-    pub(crate) fn owned_by(self, uid: Option<u32>, gid: Option<u32>) -> Self {
-        Self { uid, gid, ..self }
-    }
-
-    /// Lets only root and the given user use the mount. The kernel has no such rule, so it must ask
-    /// the server at every access.
-    pub(crate) fn only_for(self, only_user: Option<u32>) -> Self {
-        Self { only_user, ..self }
-    }
-
-    pub(crate) fn debugged(self, debug: bool) -> Self {
-        Self { debug, ..self }
-    }
-
     fn admit(&self, caller: Caller) -> Result<(), Errno> {
-        match self.only_user {
+        match self.choices.only_user {
             Some(user) if caller.uid != user && caller.uid != 0 => Err(Errno::ACCESS),
             _ => Ok(()),
         }
     }
 
-    pub(crate) fn set_counters(&self, counters: CollectCounters) {
-        // Called once; a second call has no effect.
-        let _ = self.counters.set(counters);
-    }
-
-    /// Records events for the companion of the mount from now on.
-    pub(crate) fn set_events(&self, events: Arc<Events>) {
-        let _ = self.events.set(events);
-    }
-
-    /// Makes the counters include figures of launches, with `trouble` as the reason if nothing is
-    /// learned.
-    pub(crate) fn set_learns(&self, trouble: Option<String>) {
-        let _ = self.learns.set(trouble);
-    }
-
-    /// Records the reads of launches from now on, so that their decoded bytes are kept.
-    pub(crate) fn set_decoded(&self, decoded: Arc<DecodedBytes>) {
-        let _ = self.decoded.set(decoded);
-    }
-
     fn is_companion(&self, caller: Caller) -> bool {
-        let events = self.events.get();
+        let events = self.additions.events.get();
         events.is_some_and(|events| events.is_of_companion(caller.pid))
     }
 
     /// Where to record events of launches; `None` with `profile=off`, since recording would wake
     /// the companion for nothing.
     fn events_of_launches(&self) -> Option<&Events> {
-        let learns = self.learns.get().is_some();
-        self.events.get().filter(|_| learns).map(|events| &**events)
+        self.additions.learns.get()?;
+        self.additions.events.get().map(|events| &**events)
     }
 
     /// Where to record what a thread does; `None` for threads of the companion.
@@ -219,21 +176,6 @@ impl ErofsFilesystem {
         let out = &mut out[..count];
         self.engine.read_ahead_at(request, inode, offset, out)?;
         Ok(count)
-    }
-
-    /// From now on, small files that are read one after another are stored ahead of their readers.
-    pub(crate) fn set_read_ahead(&self, read_ahead: Arc<FileReadAhead>) {
-        let _ = self.read_ahead.set(read_ahead);
-    }
-
-    /// From now on, reads around random faults are declined.
-    pub(crate) fn set_random_faults(&self, random_faults: Arc<RandomFaults>) {
-        let _ = self.random_faults.set(random_faults);
-    }
-
-    /// From now on, directories are listed ahead of a walk.
-    pub(crate) fn set_directory_read_ahead(&self, read_ahead: DirectoryReadAhead) {
-        let _ = self.directory_read_ahead.set(read_ahead);
     }
 
     /// The live counters, as JSON. If the image is at a URL, a thread that may wait collects them,
@@ -262,18 +204,15 @@ impl ErofsFilesystem {
     /// together.
     fn deferred(&self, missing: Missing) -> Failure {
         let (engine, faults) = (Arc::clone(&self.engine), Arc::clone(&self.faults));
-        let (events, parts) = (self.events.get().cloned(), Arc::clone(&self.parts));
+        let (events, parts) = (self.additions.events.get(), Arc::clone(&self.parts));
+        let events = events.cloned();
         Failure::Deferred(Box::new(move |caller| {
-            let of_companion = |events: &&Arc<Events>| events.is_of_companion(caller.pid);
-            let of_reader = events.as_ref().filter(|events| !of_companion(events));
-            if let Some(events) = events.as_ref().filter(of_companion) {
+            let is_companion = |events: &&Arc<Events>| events.is_of_companion(caller.pid);
+            let of_reader = events.as_ref().filter(|events| !is_companion(events));
+            if let Some(events) = events.as_ref().filter(is_companion) {
                 fetch_parts(events, &parts, &engine);
             }
-            let waits = || {
-                if let Some(events) = of_reader {
-                    events.waits();
-                }
-            };
+            let waits = || of_reader.into_iter().for_each(|events| events.waits());
             let waited = deferral::wait(missing, caller.pid, &waits);
             waited.map_err(|error| match error {
                 Some(error) => faults.errno_of(&engine, &error),
@@ -285,46 +224,54 @@ impl ErofsFilesystem {
     /// Collects the counters; `None` before the mount is served, and while it ends.
     fn collect_counters(&self) -> Option<Vec<u8>> {
         self.faults.look_for_a_change(&self.engine);
-        let read_ahead = self.read_ahead.get().map(|read_ahead| {
+        let read_ahead = self.additions.read_ahead.get().map(|read_ahead| {
             let mut figures = read_ahead.figures();
-            let directories = self.directory_read_ahead.get();
+            let directories = self.additions.directory_read_ahead.get();
             figures.directories = directories.map_or(0, DirectoryReadAhead::count);
-            figures.random_faults = self.random_faults.get().map(|faults| faults.figures());
+            figures.random_faults = self
+                .additions
+                .random_faults
+                .get()
+                .map(|faults| faults.figures());
             figures
         });
-        self.counters.get()?(FilesystemFigures {
+        self.additions.counters.get()?(FilesystemFigures {
             faults: self.faults.figures(),
-            profile: self.learns.get().map(|it| self.launch_figures(it.as_ref())),
+            profile: self
+                .additions
+                .learns
+                .get()
+                .map(|it| self.launch_figures(it.as_ref())),
             read_ahead,
         })
     }
 
     /// The companion's figures about launches, plus those that only this process knows.
     fn launch_figures(&self, trouble: Option<&String>) -> LaunchFigures {
-        let events = self.events.get();
+        let events = self.additions.events.get();
         let report = events.and_then(|events| events.report());
         let figures = report.and_then(|report| serde_json::from_value(report).ok());
         let mut figures: LaunchFigures = figures.unwrap_or_default();
+        if figures.state.is_empty() {
+            // The companion has not reported anything yet.
+            figures.state = "learning".to_owned();
+        }
         figures.error = figures.error.or_else(|| trouble.cloned());
-        let kept = self.decoded.get();
+        let kept = self.additions.decoded.get();
         figures.kept_bytes = kept.map_or(0, |kept| kept.taken_bytes());
         figures
     }
 
     fn inode(&self, request: &Request<'_>, node: u64) -> Result<BorrowedInode, Errno> {
         let nid = self.nodes.nid(node).ok_or(Errno::STALE)?;
-        let inode = self.engine.borrow_inode(request, nid);
-        inode.map_err(|error| self.report(request, &error))
+        self.report(request, self.engine.borrow_inode(request, nid))
     }
 
     fn found(&self, request: &Request<'_>, nid: Nid) -> Result<Found, Errno> {
-        let node = self
-            .nodes
-            .node(nid)
-            .ok_or(Errno::from_raw_os_error(errno::EUCLEAN))?;
-        // Not cached here, since the kernel caches the attributes.
-        let inode = self.engine.peek_inode(request, nid);
-        let inode = inode.map_err(|error| self.report(request, &error))?;
+        let node = self.nodes.node(nid);
+        let node = node.ok_or(Errno::from_raw_os_error(errno::EUCLEAN))?;
+        // The engine need not cache this inode, since the kernel caches its attributes.
+        let inode = self.report(request, self.engine.peek_inode(request, nid))?;
         Ok(Found {
             node,
             attr: self.attr(&inode),
@@ -349,8 +296,8 @@ impl ErofsFilesystem {
             ctimensec: inode.mtime_nsec,
             mode: inode.mode.into(),
             nlink: inode.nlink,
-            uid: self.uid.unwrap_or(inode.uid),
-            gid: self.gid.unwrap_or(inode.gid),
+            uid: self.choices.uid.unwrap_or(inode.uid),
+            gid: self.choices.gid.unwrap_or(inode.gid),
             rdev: Attr::device(inode.rdev.major, inode.rdev.minor),
             blksize: self.engine.image_of(inode.nid).superblock().block_size,
             flags: 0,
@@ -377,7 +324,7 @@ impl ErofsFilesystem {
         if !is_companion {
             events.read(ino, offset, length);
         }
-        if let Some(decoded) = self.decoded.get() {
+        if let Some(decoded) = self.additions.decoded.get() {
             decoded.was_read(inode.nid, offset, length);
         }
     }
@@ -387,23 +334,23 @@ impl ErofsFilesystem {
         if offset != 0 {
             return;
         }
-        if let Some(read_ahead) = self.directory_read_ahead.get() {
+        if let Some(read_ahead) = self.additions.directory_read_ahead.get() {
             read_ahead.file_was_read();
         }
         if is_small_file(inode.mode.into(), inode.size)
-            && let Some(read_ahead) = self.read_ahead.get()
+            && let Some(read_ahead) = self.additions.read_ahead.get()
         {
             read_ahead.read(inode.nid);
         }
     }
 
-    /// Converts an error to its errno and records it. Bytes that must still be fetched are not a
+    /// Records an error, and converts it to its errno. Bytes that must still be fetched are not a
     /// fault.
-    fn report(&self, request: &Request<'_>, error: &Error) -> Errno {
-        match request.lacks() {
+    fn report<R>(&self, request: &Request<'_>, outcome: Result<R, Error>) -> Result<R, Errno> {
+        outcome.map_err(|error| match request.lacks() {
             true => Errno::AGAIN,
-            false => self.faults.errno_of(&self.engine, error),
-        }
+            false => self.faults.errno_of(&self.engine, &error),
+        })
     }
 
     /// Adds one entry to the reply, and adds what the kernel learns from the entry to `listing`.
@@ -436,7 +383,7 @@ impl ErofsFilesystem {
             listing.small_files.push(nid);
         }
         let is_directory = kind == FileType::Directory as u8 && !dots;
-        if fits && is_directory && self.directory_read_ahead.get().is_some() {
+        if fits && is_directory && self.additions.directory_read_ahead.get().is_some() {
             listing.directories.push((name.to_vec(), nid));
         }
         fits
@@ -454,7 +401,12 @@ impl ErofsFilesystem {
         if let Some(events) = self.events_of(caller).filter(|_| position == 0) {
             events.listed(self.inode_number(directory.nid));
         }
-        let (begins, mut listing) = (position == 0, Listing::new(request));
+        let begins = position == 0;
+        let mut listing = Listing {
+            request,
+            small_files: Vec::new(),
+            directories: Vec::new(),
+        };
         let mut broken = position & BEHIND_BROKEN;
         let mut position = position & !BEHIND_BROKEN;
         if directory.dot_omitted && position == 0 {
@@ -476,22 +428,21 @@ impl ErofsFilesystem {
                 }
             }
             Err(error) => {
-                self.report(request, &error);
+                let _ = self.report::<()>(request, Err(error));
                 broken = BEHIND_BROKEN;
                 ControlFlow::Continue(())
             }
         };
-        let listed = self
-            .engine
-            .read_dir_part(request, &directory, position, &mut each);
-        if let Some(read_ahead) = self.read_ahead.get() {
+        let engine = &self.engine;
+        let listed = engine.read_dir_part(request, &directory, position, &mut each);
+        if let Some(read_ahead) = self.additions.read_ahead.get() {
             read_ahead.listed(&listing.small_files);
         }
-        if let Some(read_ahead) = self.directory_read_ahead.get() {
+        if let Some(read_ahead) = self.additions.directory_read_ahead.get() {
             read_ahead.listed(&self.engine, directory.nid, !begins, &listing.directories);
         }
         // The entries listed so far are delivered first; the next request gets the error.
-        match listed.map_err(|error| self.report(request, &error)) {
+        match self.report(request, listed) {
             _ if !reply.is_empty() => Ok(()),
             Ok(()) if broken != 0 => Err(Errno::from_raw_os_error(errno::EUCLEAN)),
             other => other,
@@ -517,7 +468,11 @@ fn fetch_parts(events: &Events, seen: &PiMutex<u64>, engine: &Engine) {
 
 impl Filesystem for ErofsFilesystem {
     fn lasting(&self) -> u64 {
-        if self.only_user.is_some() { 0 } else { FOREVER }
+        if self.choices.only_user.is_some() {
+            0
+        } else {
+            FOREVER
+        }
     }
 
     fn lookup(&self, caller: Caller, parent: u64, name: &[u8]) -> Result<Option<Found>, Failure> {
@@ -532,8 +487,7 @@ impl Filesystem for ErofsFilesystem {
             if name == b"." {
                 return self.found(request, parent.nid).map(Some);
             }
-            let found = self.engine.lookup(request, &parent, name);
-            let found = found.map_err(|error| self.report(request, &error))?;
+            let found = self.report(request, self.engine.lookup(request, &parent, name))?;
             let (events, directory) = (self.events_of(caller), self.inode_number(parent.nid));
             let Some(nid) = found else {
                 if let Some(events) = events {
@@ -548,7 +502,7 @@ impl Filesystem for ErofsFilesystem {
                 } = found.attr;
                 events.looked_up(directory, name, Some(look_ahead::Inode { ino, mode, size }));
             }
-            if let Some(read_ahead) = self.directory_read_ahead.get()
+            if let Some(read_ahead) = self.additions.directory_read_ahead.get()
                 && found.attr.mode & libc::S_IFMT == libc::S_IFDIR
             {
                 read_ahead.looked_up(parent.nid, name, nid);
@@ -570,8 +524,7 @@ impl Filesystem for ErofsFilesystem {
             if let Some(events) = self.events_of(caller) {
                 events.read_link(self.inode_number(inode.nid));
             }
-            let target = self.engine.read_link(request, &inode);
-            target.map_err(|error| self.report(request, &error))
+            self.report(request, self.engine.read_link(request, &inode))
         })
     }
 
@@ -593,7 +546,7 @@ impl Filesystem for ErofsFilesystem {
                 true => self.read_ahead_of_launch(request, &inode, offset, reply.spare()),
                 false => self.engine.read_at(request, &inode, offset, reply.spare()),
             };
-            let read = read.map_err(|error| self.report(request, &error))?;
+            let read = self.report(request, read)?;
             if request.lacks() {
                 return Ok(());
             }
@@ -610,7 +563,7 @@ impl Filesystem for ErofsFilesystem {
             let file = self.nodes.nid(node);
             file.is_some_and(|file| faults.declines(file, offset, size))
         };
-        !self.is_companion(caller) && self.random_faults.get().is_some_and(declines)
+        !self.is_companion(caller) && self.additions.random_faults.get().is_some_and(declines)
     }
 
     fn read_directory(
@@ -630,7 +583,7 @@ impl Filesystem for ErofsFilesystem {
         if let Some(value) = super::attempts::attribute(node, name, self.engine.name()) {
             return Ok(Some(value));
         }
-        if !is_in_a_namespace(name) {
+        if !is_in_a_namespace(name) || is_acl(name) && self.choices.no_acl {
             return Err(Errno::OPNOTSUPP.into());
         }
         if self.xattr_scan.found_none() {
@@ -642,8 +595,7 @@ impl Filesystem for ErofsFilesystem {
                 self.xattr_scan.missed(&self.engine);
                 return Ok(None);
             }
-            let value = self.engine.xattr(request, &inode, name);
-            value.map_err(|error| self.report(request, &error))
+            self.report(request, self.engine.xattr(request, &inode, name))
         })
     }
 
@@ -654,15 +606,16 @@ impl Filesystem for ErofsFilesystem {
         if self.xattr_scan.found_none() {
             return Ok(Vec::new());
         }
-        let hidden = |name: &[u8]| name.starts_with(b"trusted.") && !lists_trusted(caller.uid);
+        let (acls, trusted) = (!self.choices.no_acl, lists_trusted(caller.uid));
+        let hidden =
+            |name: &[u8]| name.starts_with(b"trusted.") && !trusted || is_acl(name) && !acls;
         self.serve(|request| {
             let inode = self.inode(request, node)?;
             if inode.xattr_icount == 0 {
                 self.xattr_scan.missed(&self.engine);
                 return Ok(Vec::new());
             }
-            let all = self.engine.xattrs(request, &inode);
-            let all = all.map_err(|error| self.report(request, &error))?;
+            let all = self.report(request, self.engine.xattrs(request, &inode))?;
             let names = all.into_iter().map(|xattr| xattr.name);
             Ok(names.filter(|name| !hidden(name)).collect())
         })
@@ -680,17 +633,16 @@ impl Filesystem for ErofsFilesystem {
         if node != fuse_transport::wire::ROOT_NODE {
             return Err(Errno::NOTTY.into());
         }
-        let spans = self.engine.trace_spans();
-        self.queries
-            .answer(command, input, room, |number| match number {
-                queries::COUNTERS => self.counters(caller),
-                queries::SPANS => trace_spans::value(spans, caller).map_err(Failure::from),
-                _ => Err(Errno::NOTTY.into()),
-            })
+        let value = |number| match number {
+            queries::COUNTERS => self.counters(caller),
+            queries::SPANS => Ok(trace_spans::value(self.engine.trace_spans(), caller)?),
+            _ => Err(Errno::NOTTY.into()),
+        };
+        self.queries.answer(command, input, room, value)
     }
 
     fn watches(&self) -> bool {
-        self.debug
+        self.choices.debug
     }
 
     fn seen(&self, seen: &Seen<'_>) {
@@ -728,8 +680,7 @@ impl Filesystem for ErofsFilesystem {
                 return Err(Errno::NXIO);
             }
             let hole = what == Seek::Hole;
-            let found = self.engine.seek(request, &inode, offset, hole);
-            let found = found.map_err(|error| self.report(request, &error))?;
+            let found = self.report(request, self.engine.seek(request, &inode, offset, hole))?;
             let is_all_data = found == Some(if hole { inode.size } else { offset });
             if is_all_data && !self.engine.image_of(inode.nid).superblock().has_holes() {
                 self.hole_scan.missed(&self.engine);

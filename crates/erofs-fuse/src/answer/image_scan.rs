@@ -35,7 +35,7 @@ const MAX_INDEX_ENTRIES: u64 = 1 << 23;
 
 /// Tells whether an inode has an attribute or a hole; `None` if unknown. The last argument is the
 /// number of index entries that may still be read.
-type Has = fn(&Engine, &Inode, &mut u64) -> Option<bool>;
+pub(crate) type Has = fn(&Engine, &Inode, &mut u64) -> Option<bool>;
 
 /// State of one mount's scan.
 #[derive(Debug)]
@@ -47,15 +47,7 @@ pub(crate) struct ImageScan {
 }
 
 impl ImageScan {
-    pub(crate) fn for_xattrs(root: Nid) -> Self {
-        Self::new(root, has_xattrs)
-    }
-
-    pub(crate) fn for_holes(root: Nid) -> Self {
-        Self::new(root, Engine::has_holes)
-    }
-
-    fn new(root: Nid, has: Has) -> Self {
+    pub(crate) fn new(root: Nid, has: Has) -> Self {
         Self {
             root,
             has,
@@ -104,7 +96,7 @@ fn worth_scanning(inodes: u64) -> u64 {
     inodes.div_ceil(INODES_A_REQUEST).clamp(1, WORTH_SCANNING)
 }
 
-fn has_xattrs(_: &Engine, inode: &Inode, _: &mut u64) -> Option<bool> {
+pub(crate) fn has_xattrs(_: &Engine, inode: &Inode, _: &mut u64) -> Option<bool> {
     Some(inode.xattr_icount != 0)
 }
 
@@ -130,12 +122,10 @@ fn is_without(engine: &Weak<Engine>, root: Nid, has: Has) -> Option<bool> {
             }
             // The inode's own type counts: the one in the entry may be wrong.
             let found = engine.peek_inode(&request, nid);
-            all_without = found.as_ref().ok().and_then(|inode| {
-                let has = has(&engine, inode, &mut left);
-                has.map(|has| !has)
-            });
-            if found.is_ok_and(|inode| inode.file_type() == FileType::Directory) && seen.insert(nid)
-            {
+            let found = found.as_ref().ok();
+            all_without = found.and_then(|inode| Some(!has(&engine, inode, &mut left)?));
+            let is_directory = found.is_some_and(|it| it.file_type() == FileType::Directory);
+            if is_directory && seen.insert(nid) {
                 waiting.push(nid);
             }
             let few = entries < MAX_ENTRIES && seen.len() < MAX_DIRECTORIES;

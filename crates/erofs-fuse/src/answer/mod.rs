@@ -16,4 +16,4 @@ mod xattrs;
 #[cfg(feature = "fail-points")]
 pub use attempts::{ATTEMPTS_XATTR, CRASH_XATTR};
 pub(crate) use faults::FaultRecorder;
-pub(crate) use filesystem::{ErofsFilesystem, FilesystemFigures};
+pub(crate) use filesystem::{Choices, ErofsFilesystem, FilesystemFigures};

@@ -45,14 +45,10 @@ impl Queries {
         if command != query_command(number) {
             return Err(Errno::NOTTY.into());
         }
-        let field = |from: usize| {
-            input
-                .get(from..from + 8)?
-                .try_into()
-                .ok()
-                .map(u64::from_ne_bytes)
+        let [wanted, offset, ..] = input.as_chunks().0 else {
+            return Err(Errno::INVAL.into());
         };
-        let (wanted, offset) = field(0).zip(field(8)).ok_or(Errno::INVAL)?;
+        let [wanted, offset] = [wanted, offset].map(|field| u64::from_ne_bytes(*field));
         // Produce the value before taking the lock, since that may take long.
         let fresh = (wanted == 0).then(|| value(number)).transpose()?;
         let mut copy = self.copy.lock();
@@ -62,17 +58,11 @@ impl Queries {
             return Err(Errno::STALE.into());
         }
         let (id, bytes) = &*copy;
-        let rest = usize::try_from(offset)
-            .ok()
-            .and_then(|offset| bytes.get(offset..));
-        let rest = rest.ok_or(Errno::INVAL)?;
+        let rest = usize::try_from(offset).map(|offset| bytes.get(offset..));
+        let rest = rest.ok().flatten().ok_or(Errno::INVAL)?;
         let part = &rest[..rest.len().min(room.saturating_sub(HEADER_BYTES))];
-        Ok([
-            &id.to_ne_bytes()[..],
-            &(bytes.len() as u64).to_ne_bytes(),
-            part,
-        ]
-        .concat())
+        let length = bytes.len() as u64;
+        Ok([&id.to_ne_bytes()[..], &length.to_ne_bytes(), part].concat())
     }
 }
 

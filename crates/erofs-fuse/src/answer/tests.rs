@@ -23,7 +23,7 @@ use fuse_transport::{Channel, Config, Ready, RequestsInFlight, Restartable, Sess
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use super::faults::FaultRecorder;
-use super::filesystem::ErofsFilesystem;
+use super::filesystem::{Choices, ErofsFilesystem};
 use crate::threads::OnDemand;
 
 const THREADS: usize = 2;
@@ -97,7 +97,7 @@ fn session(image: ErofsFilesystem) -> (Arc<Session>, OwnedFd) {
 }
 
 /// Sends one request, serves it and takes the reply, all on this thread.
-fn round(channel: &mut Channel, kernel: &OwnedFd, bytes: &[u8], reply: &mut [u8]) -> usize {
+fn round(channel: &mut dyn Channel, kernel: &OwnedFd, bytes: &[u8], reply: &mut [u8]) -> usize {
     rustix::io::write(kernel, bytes).unwrap();
     assert_eq!(channel.wait(), Ready::Request);
     assert_eq!(channel.serve(), State::Served);
@@ -125,8 +125,9 @@ fn reads_of_cached_pages_decode_nothing() {
     .unwrap();
     let file = engine.resolve(b"/data/text-150001", false).unwrap();
     let pages = file.size as usize / PAGE;
-    let image = ErofsFilesystem::new(engine.clone(), faults, engine.root(), ReadContext::Worker);
-    let node = image.nodes().node(file.nid).unwrap();
+    let (root, context, choices) = (engine.root(), ReadContext::Worker, Choices::default());
+    let image = ErofsFilesystem::new(engine.clone(), faults, root, context, choices);
+    let node = image.nodes.node(file.nid).unwrap();
     let (session, kernel) = session(image);
     let serve = |thread: usize, (sender, receiver): (Sender<()>, Receiver<()>)| {
         // If one thread fails, the other ends too.
@@ -148,7 +149,7 @@ fn reads_of_cached_pages_decode_nothing() {
                 std::thread::sleep(Duration::from_millis(100));
                 marks.into_iter().for_each(mark);
                 for bytes in &requests {
-                    let length = round(&mut channel, &kernel, bytes, &mut reply);
+                    let length = round(&mut *channel, &kernel, bytes, &mut reply);
                     assert_eq!(length, 16 + PAGE);
                 }
                 marks.into_iter().for_each(|number| mark(number + 1));

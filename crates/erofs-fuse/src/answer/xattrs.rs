@@ -12,8 +12,16 @@ pub(crate) fn lists_trusted(uid: u32) -> bool {
 /// Whether an attribute of this name can exist: the kernel's EROFS knows only these namespaces.
 pub(crate) fn is_in_a_namespace(name: &[u8]) -> bool {
     let prefixes: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
-    let acls: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
-    prefixes.iter().any(|prefix| name.starts_with(prefix)) || acls.contains(&name)
+    prefixes.iter().any(|prefix| name.starts_with(prefix)) || is_acl(name)
+}
+
+/// Whether an attribute of this name is a POSIX ACL. With `noacl` there are none, as in the
+/// kernel's EROFS.
+pub(crate) fn is_acl(name: &[u8]) -> bool {
+    matches!(
+        name,
+        b"system.posix_acl_access" | b"system.posix_acl_default"
+    )
 }
 
 #[cfg(test)]

@@ -153,9 +153,7 @@ fn appended(mut file: &File, message: &str) -> bool {
 
 /// Formats a time in UTC, as in RFC 3339.
 fn clock(time: SystemTime) -> String {
-    let since = time.duration_since(SystemTime::UNIX_EPOCH);
-    let seconds = since.map_or(0, |since| since.as_secs());
-    text::time(seconds.cast_signed()).replace(' ', "T")
+    text::time(text::seconds(time).cast_signed()).replace(' ', "T")
 }
 
 /// A log that writes to a pipe, for tests.

@@ -107,7 +107,7 @@ pub const KNOWN: &[KnownOption] = options! {
     "idmap"
         "allow clones of the mount to map owners, as for pods with user namespaces (Linux 6.12)";
     "acl" "the kernel enforces POSIX ACLs if it checks permissions (default)";
-    "noacl" "POSIX ACLs are not enforced";
+    "noacl" "POSIX ACLs are neither enforced nor listed as attributes";
     "auto_unmount" "unmount even when the daemon is killed";
     "standby" "a third process replaces the mount helper if it is killed; not with -f";
     "sandbox=on|off|strict"

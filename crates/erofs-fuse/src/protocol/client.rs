@@ -16,7 +16,6 @@ use rustix::io::Errno;
 use super::decoded::DecodedWriter;
 use super::messages::{Order, Request, Response, receive_order};
 use crate::error::{Error, LINE_CHARS};
-use crate::packets;
 use crate::request::MountRequest;
 
 /// The connection of a server to its mount helper.
@@ -40,13 +39,11 @@ impl AsFd for MountHelper {
 
 impl MountHelper {
     fn new(socket: OwnedFd, has_companion: bool) -> Self {
-        let listed = AtomicUsize::new(0);
-        let alive = OnceLock::new();
         Self {
             socket,
             has_companion,
-            listed,
-            alive,
+            listed: AtomicUsize::new(0),
+            alive: OnceLock::new(),
         }
     }
 
@@ -101,11 +98,6 @@ impl MountHelper {
         Ok(self.call(Request::Decoded)?.map(File::from))
     }
 
-    /// Creates the memory for requests in flight.
-    pub(crate) fn in_flight(&self) -> Result<(), Error> {
-        self.call(Request::InFlight).map(drop)
-    }
-
     /// Gets the parts with which another server can replace this one.
     pub(crate) fn restartable(&self) -> Result<Restartable, Error> {
         let in_flight = RequestsInFlight::map(self.descriptor(Request::InFlight)?.as_fd());
@@ -131,22 +123,15 @@ impl MountHelper {
         (0..count).map(clone).collect()
     }
 
-    /// Takes over the mount of a server that is gone.
-    pub(crate) fn resume(&self) -> Result<OwnedFd, Error> {
-        self.descriptor(Request::Resume)
-    }
-
     /// Reports that the mount is served: from then on a server that dies is replaced, if possible.
     /// Returns false if the helper was killed before it answered. The helper may have reported the
     /// mount by then, so the mount must not end.
     pub fn served(&self) -> Result<bool, Error> {
-        match self.ask(Request::Served) {
-            Ok(outcome) => {
-                self.hold(outcome?.descriptor);
-                Ok(true)
-            }
-            Err(_) => Ok(false),
-        }
+        let Ok(outcome) = self.ask(Request::Served) else {
+            return Ok(false);
+        };
+        self.hold(outcome?.descriptor);
+        Ok(true)
     }
 
     /// Holds the descriptor until this process ends.
@@ -163,64 +148,40 @@ impl MountHelper {
         held.into_iter().flatten().map(AsRawFd::as_raw_fd).collect()
     }
 
-    /// Mounts, and returns the descriptor of `/dev/fuse`, which will deliver the kernel's first
-    /// request.
-    pub(crate) fn mount(&mut self, max_read: usize) -> Result<OwnedFd, Error> {
-        self.descriptor(Request::Mount { max_read })
-    }
-
     /// Reports that the handshake is complete. The helper then applies settings that need the
     /// kernel's side of the mount.
-    pub(crate) fn handshake_done(&mut self) -> Result<(), Error> {
+    pub(crate) fn handshake_done(&self) -> Result<(), Error> {
         self.hold(self.call(Request::HandshakeDone)?);
         Ok(())
     }
 
     /// The writer for the decoded bytes of launches. Call this once.
     pub(crate) fn decoded_writer(&self) -> Result<DecodedWriter, Error> {
-        self.descriptor(Request::KeepDecoded)
-            .map(DecodedWriter::new)
+        let socket = self.descriptor(Request::KeepDecoded);
+        socket.map(DecodedWriter::new)
     }
 
     /// Gets the memory in which this server records events for the companion of the mount. Call
     /// this once the handshake is complete.
     pub(crate) fn events(&self) -> Result<Events, Error> {
-        let (file, wake) = (
-            self.descriptor(Request::Events)?,
-            self.descriptor(Request::Wake)?,
-        );
+        let file = self.descriptor(Request::Events)?;
+        let wake = self.descriptor(Request::Wake)?;
         Events::map(file.as_fd(), wake).map_err(Error::std_io("memory for a companion"))
-    }
-
-    /// Makes the companion start together with the mount. Call this before [mounting](Self::mount)
-    /// and after [`Events::describe`], which tells the companion what it needs to know.
-    pub(crate) fn look_ahead(&self) -> Result<(), Error> {
-        self.call(Request::LookAhead).map(drop)
     }
 
     /// The file that sets the kernel's read-ahead of the mount, in KiB; `None` if access is
     /// refused. Call this when the handshake is complete.
-    pub(crate) fn read_ahead(&mut self) -> Result<Option<OwnedFd>, Error> {
+    pub(crate) fn read_ahead(&self) -> Result<Option<OwnedFd>, Error> {
         self.call(Request::ReadAhead)
     }
 
-    /// Removes the mount from the tree; files that programs have open stay usable.
-    pub(crate) fn detach(&mut self) -> Result<(), Error> {
-        self.call(Request::Detach).map(drop)
+    /// Sends a request whose answer carries nothing.
+    pub(crate) fn tell(&self, request: Request) -> Result<(), Error> {
+        self.call(request).map(drop)
     }
 
-    /// Marks the mount as unused; fails if it is in use. Does nothing without root.
-    pub(crate) fn mark(&mut self) -> Result<(), Error> {
-        self.call(Request::Mark).map(drop)
-    }
-
-    /// Unmounts the mount: for root, if it has not been used since [`mark`](Self::mark); for other
-    /// users, if it is not in use.
-    pub(crate) fn expire(&mut self) -> Result<(), Error> {
-        self.call(Request::Expire).map(drop)
-    }
-
-    fn descriptor(&self, request: Request) -> Result<OwnedFd, Error> {
+    /// Sends a request whose answer carries a descriptor.
+    pub(crate) fn descriptor(&self, request: Request) -> Result<OwnedFd, Error> {
         let missing = || Error::Protocol("the mount helper sent no descriptor".to_owned());
         self.call(request)?.ok_or_else(missing)
     }
@@ -237,8 +198,7 @@ impl MountHelper {
     pub fn failed(&self, error: &Error) {
         let line: String = error.to_string().chars().take(LINE_CHARS).collect();
         // Sending fails only if the helper is gone.
-        let packet = Request::Failed.packet(line.as_bytes());
-        let _ = packet.and_then(|packet| packets::send(&self.socket, &packet));
+        let _ = Request::Failed.send(&self.socket, line.as_bytes());
     }
 }
 
@@ -261,7 +221,7 @@ mod tests {
 
     #[test]
     fn a_server_knows_that_the_helper_was_killed_before_it_answered() {
-        let (socket, theirs) = packets::socket_pair().unwrap();
+        let (socket, theirs) = crate::packets::socket_pair().unwrap();
         let helper = MountHelper::new(socket, true);
         std::thread::scope(|scope| {
             let served = scope.spawn(|| helper.served());

@@ -22,7 +22,8 @@ use crate::packets;
 /// companion, or from a server that keeps decoded bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Request {
-    /// Mount, with reads of at most this many bytes.
+    /// Mount, with reads of at most this many bytes. The answer carries the descriptor of
+    /// `/dev/fuse`, which will deliver the kernel's first request.
     Mount {
         /// `max_read` of mount(2).
         max_read: usize,
@@ -36,7 +37,8 @@ pub enum Request {
     /// Get the eventfd that wakes the companion.
     Wake,
     /// Start the companion with the mount, so that it can look ahead of a launch that begins
-    /// immediately.
+    /// immediately. Sent before `Mount`, and after [`look_ahead::Events::describe`], which tells
+    /// the companion what it needs to know.
     LookAhead,
     /// Start writing the decoded bytes of launches; the answer carries the socket for them. Allowed
     /// once per mount.
@@ -58,7 +60,7 @@ pub enum Request {
     /// Get the file that sets the kernel's read-ahead of the mount; no descriptor if it may not be
     /// set.
     ReadAhead,
-    /// Get the memory for the requests in flight.
+    /// Get the memory for the requests in flight, which the first request creates.
     InFlight,
     /// Get a cloned descriptor of `/dev/fuse`, which the helper keeps too.
     Clone {
@@ -72,9 +74,11 @@ pub enum Request {
     Served,
     /// Remove the mount from the tree; files that programs have open stay usable.
     Detach,
-    /// Mark the mount as unused; any use removes the mark. Fails if the mount is in use.
+    /// Mark the mount as unused; any use removes the mark. Fails if the mount is in use. Without
+    /// root, nothing is marked.
     Mark,
-    /// Unmount if the mount has not been used since the last `Mark`; otherwise fail.
+    /// Unmount if the mount has not been used since the last `Mark` or, without root, if it is not
+    /// in use; otherwise fail.
     Expire,
     /// Copy the mount; the answer carries the root of the copy.
     Copy,

@@ -1,8 +1,8 @@
 //! The messages between the processes of a mount: the requests of a server or a companion to its
 //! mount helper, the answers, and the helper's orders.
 //!
-//! To add a request, add a variant of [`Request`], a method of [`MountHelper`], and the action in
-//! `erofs-mount`: in `supervise/mount_state.rs` or `companion/errands.rs`.
+//! To add a request, add a variant of [`Request`], and the action in `erofs-mount`: in
+//! `supervise/mount_state.rs` or `companion/errands.rs`.
 
 mod client;
 mod decoded;

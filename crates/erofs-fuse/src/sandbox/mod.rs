@@ -26,7 +26,7 @@ use crate::error::Error;
 use crate::origin;
 
 figures::figures! {
-    /// The restrictions in force in this process.
+    /// The restrictions in force in this process; by default none, as with `sandbox=off`.
     #[derive(Clone, Debug, Default, Serialize)]
     pub(crate) struct Sandbox {
         /// Whether the sandbox was requested.
@@ -47,22 +47,17 @@ figures::figures! {
 }
 
 impl Sandbox {
-    /// Creates a sandbox without restrictions, for `sandbox=off`.
-    pub(crate) fn off() -> Self {
-        Self::default()
-    }
-
     /// Enters the first half of the sandbox: drops capabilities, so that the start-up steps before
     /// [`close`](Self::close) run without them. These steps run as the user who mounted, because
     /// some need that user's files.
     pub(crate) fn begin(hipri: Hipri) -> Self {
-        let mut this = Self::off();
-        this.on = true;
-        match limits::set(hipri) {
-            Ok(()) if hipri != Hipri::Off => this.real_time = Some("limit"),
-            Err(_) if hipri != Hipri::Off => this.real_time = Some("capability"),
-            _ => {}
-        }
+        let is_limited = limits::set(hipri).is_ok();
+        let real_time = if is_limited { "limit" } else { "capability" };
+        let mut this = Self {
+            on: true,
+            real_time: (hipri != Hipri::Off).then_some(real_time),
+            ..Self::default()
+        };
         if let Err(error) = capabilities::keep(this.wanted() | capabilities::CHANGE_USER) {
             this.misses("dropping capabilities", &error);
         }
@@ -82,11 +77,10 @@ impl Sandbox {
         if let Err(error) = user::leave_root(origin::in_first_namespace()) {
             self.misses("an unprivileged user", &error);
         }
-        let kept = capabilities::keep(self.wanted());
-        match &kept {
-            Ok(kept) if !kept.is_empty() => self.capabilities = vec!["sys_nice"],
-            Ok(_) => {}
-            Err(error) => self.misses("dropping capabilities", error),
+        match capabilities::keep(self.wanted()) {
+            Ok(kept) if kept.is_empty() => {}
+            Ok(_) => self.capabilities = vec!["sys_nice"],
+            Err(error) => self.misses("dropping capabilities", &error),
         }
         if self.capabilities.is_empty() {
             self.real_time = self.real_time.filter(|how| *how == "limit");
@@ -130,10 +124,8 @@ impl Sandbox {
 
     /// For `sandbox=strict`: returns an error unless all restrictions are in force.
     pub(crate) fn check_complete(&self) -> Result<(), Error> {
-        match self.notice() {
-            Some(line) => Err(Error::Sandbox(line)),
-            None => Ok(()),
-        }
+        let notice = self.notice();
+        notice.map_or(Ok(()), |line| Err(Error::Sandbox(line)))
     }
 }
 

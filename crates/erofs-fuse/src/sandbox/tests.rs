@@ -89,8 +89,8 @@ fn the_right_to_be_real_time_is_a_limit_where_limits_may_be_set() {
 /// `sandbox=off` is reported in a notice.
 #[test]
 fn off_says_so() {
-    assert!(Sandbox::off().notice().unwrap().contains("sandbox=off"));
-    assert!(!Sandbox::off().on);
+    assert!(Sandbox::default().notice().unwrap().contains("sandbox=off"));
+    assert!(!Sandbox::default().on);
 }
 
 #[test]
@@ -110,8 +110,10 @@ fn descriptors_cannot_send_signals_or_be_locked_over_either_transport() {
 
 #[test]
 fn strict_is_an_error_where_a_part_is_missing() {
-    let mut sandbox = Sandbox::off();
-    sandbox.on = true;
+    let mut sandbox = Sandbox {
+        on: true,
+        ..Sandbox::default()
+    };
     sandbox.check_complete().unwrap();
     sandbox.misses("parts of Landlock", &"version 2 of 7");
     let line = sandbox.check_complete().unwrap_err().to_string();

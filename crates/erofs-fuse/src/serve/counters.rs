@@ -163,10 +163,7 @@ impl Reporter {
             protocol: session.protocol(),
             requests: fuse.requests,
             same_cpu: fuse.same_cpu,
-            workers: engine
-                .workers()
-                .map(|workers| workers.stats())
-                .unwrap_or_default(),
+            workers: engine.workers().map_or(Vec::new(), |it| it.stats()),
             pool: engine.pool_stats(),
             cache: engine_stats.cache.clone(),
             engine: engine_stats,
@@ -184,24 +181,20 @@ impl Reporter {
 }
 
 fn layers(engine: &Engine) -> Vec<String> {
-    let names = engine.images().map(|(name, _)| name.to_owned());
-    Some(names.collect())
-        .filter(|names: &Vec<String>| names.len() > 1)
-        .unwrap_or_default()
+    let names: Vec<String> = engine.images().map(|(name, _)| name.to_owned()).collect();
+    if names.len() > 1 { names } else { Vec::new() }
 }
 
 /// Collects the figures of one file, asking the fetcher for its counters.
 fn remote_file((url, file): (String, &Arc<RemoteFile>)) -> RemoteFigures {
-    let (mut counters, error) = match file.counters() {
-        Ok(counters) => (Some(counters), None),
+    let (counters, error) = match file.counters() {
+        Ok(mut counters) => {
+            let not_kept = || file.not_kept().map(str::to_owned);
+            counters.not_kept = counters.not_kept.or_else(not_kept);
+            (Some(counters), None)
+        }
         Err(error) => (None, Some(error.to_string())),
     };
-    if let Some(counters) = &mut counters {
-        counters.not_kept = counters
-            .not_kept
-            .take()
-            .or_else(|| file.not_kept().map(str::to_owned));
-    }
     RemoteFigures {
         url,
         bytes: file.length(),

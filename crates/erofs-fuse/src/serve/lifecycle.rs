@@ -22,24 +22,20 @@ use rustix::process::DumpableBehavior;
 use super::counters::Reporter;
 use super::request_size::request_bytes;
 use super::restart::Restart;
-use super::threads;
-use super::uring;
 use super::wait::Watched;
-use crate::ahead::DirectoryReadAhead;
-use crate::ahead::NotifyStoreWriter;
-use crate::ahead::RandomFaults;
-use crate::ahead::ReadAheadWindow;
+use super::{threads, uring};
 use crate::ahead::file_read_ahead::{self, FileReadAhead};
-use crate::ahead::{DecodedBytes, Keeping, has_launches, profile_identity};
-use crate::ahead::{First, StoringThreads, storing_refused};
-use crate::answer::ErofsFilesystem;
-use crate::answer::FaultRecorder;
+use crate::ahead::{
+    DecodedBytes, DirectoryReadAhead, First, Keeping, NotifyStoreWriter, RandomFaults,
+    ReadAheadWindow, StoringThreads, has_launches, profile_identity, storing_refused,
+};
+use crate::answer::{Choices, ErofsFilesystem, FaultRecorder};
 use crate::error::Error;
 use crate::log::Log;
 use crate::nodes::InodeNumbers;
 use crate::options::{MountOptions, Prefetch, ProfileLocation, READ_AHEAD_KB, SandboxMode};
 use crate::origin;
-use crate::protocol::{MountHelper, ignores_signals};
+use crate::protocol::{MountHelper, Request, ignores_signals};
 use crate::request::{MountRequest, Start};
 use crate::sandbox::Sandbox;
 use crate::threads::OnDemand;
@@ -57,7 +53,7 @@ const LAST_DECODING: Duration = Duration::from_millis(300);
 pub fn serve(
     request: &MountRequest,
     start: Start,
-    helper: &mut MountHelper,
+    helper: &MountHelper,
     log: Log,
     notice: &mut dyn FnMut(&str),
     ready: &mut dyn FnMut(&MountHelper) -> Result<(), Error>,
@@ -91,15 +87,15 @@ pub fn serve(
     // thread reads signals.
     let signals = sys::fuse_signals::ending_signals().map_err(Error::std_io("signalfd"))?;
     if start == Start::First {
-        restart = restart.with_memory(helper.in_flight())?;
-        // Do this before the sandbox, whose user may not be allowed to enter a root directory of
-        // mode 0700.
+        restart = restart.with_memory(helper.tell(Request::InFlight))?;
+        // Do this before the process enters the sandbox, whose user may not enter `/` if its mode
+        // is 0700.
         rustix::process::chdir("/").map_err(Error::io("chdir /"))?;
     }
     let no_storing = storing_refused();
     let mut sandbox = match options.sandbox {
         SandboxMode::On | SandboxMode::Strict => Sandbox::begin(options.engine.hipri),
-        SandboxMode::Off => Sandbox::off(),
+        SandboxMode::Off => Sandbox::default(),
     };
     // Do this with the remaining rights: the kernel may allow io_uring only to privileged
     // processes.
@@ -110,13 +106,9 @@ pub fn serve(
     }
     let change = opened.change();
     let engine = Engine::start(opened).map_err(|error| with_change(error, change))?;
-    let notices: Vec<_> = sandbox
-        .notice()
-        .into_iter()
-        .chain(no_storing.clone())
-        .chain(engine.notices())
-        .chain(request.without_effect())
-        .collect();
+    let notices = sandbox.notice().into_iter().chain(no_storing.clone());
+    let notices = notices.chain(engine.notices());
+    let notices: Vec<_> = notices.chain(request.without_effect()).collect();
     let no_log = log.notice();
     let root = find_root(&engine, options)?;
     let mut on_demand = OnDemand::new()?;
@@ -180,26 +172,21 @@ struct Serving<'s> {
 impl Serving<'_> {
     fn run(
         mut self,
-        helper: &mut MountHelper,
+        helper: &MountHelper,
         ready: &mut dyn FnMut(&MountHelper) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let (engine, options) = (self.engine, &self.request.options);
         let image = Arc::new(self.image());
         let resumes = self.start == Start::Successor;
-        let events;
-        let session = match resumes {
-            true => {
-                let session = self.resume(helper, &image)?;
-                events = self.events(helper, &image)?;
-                session
-            }
-            false => {
-                // This comes before mounting, because the companion starts with the mount, during
-                // the handshake.
-                events = self.events(helper, &image)?;
-                self.mount(helper, &image)?
-            }
-        };
+        let (session, events);
+        if resumes {
+            session = self.resume(helper, &image)?;
+            events = self.events(helper, &image)?;
+        } else {
+            // The companion starts with the mount, during the handshake, and needs these events.
+            events = self.events(helper, &image)?;
+            session = self.mount(helper, &image)?;
+        }
         let mut unmount = UnmountGuard {
             // A successor that fails before this point leaves the mount to the next server.
             unmounts: !resumes,
@@ -210,26 +197,26 @@ impl Serving<'_> {
         let notices = no_log.into_iter().chain(self.no_storing.clone()).collect();
         let sandbox = self.sandbox.clone();
         let reporter = Reporter::new(engine, &session, self.request, sandbox, restart, notices);
-        image.set_counters(Box::new(move |own| {
-            serde_json::to_vec(&reporter.figures(own)?).ok()
-        }));
-        let nodes = image.nodes();
+        let counters = move |own| serde_json::to_vec(&reporter.figures(own)?).ok();
+        // Each addition is made once, so that setting it succeeds.
+        let _ = image.additions.counters.set(Box::new(counters));
+        let nodes = image.nodes;
         // Do this before the storing threads have their own descriptor tables.
         let keeping = match resumes {
             true => None,
-            false => self.decoded(unmount.helper, &image),
+            false => self.decoded(helper, &image),
         };
         let random = random_faults(options, &session);
         if let Some(random) = &random {
-            image.set_random_faults(Arc::clone(random));
+            let _ = image.additions.random_faults.set(Arc::clone(random));
         }
-        let start = || NotifyStoreWriter::start(engine, nodes, &session, unmount.helper, random);
+        let start = || NotifyStoreWriter::start(engine, nodes, &session, helper, random);
         let writer = self.no_storing.is_none().then(start).transpose()?;
         let first = writer.as_ref().map(NotifyStoreWriter::caller);
         if let Some(writer) = writer.filter(|_| !options.records()) {
             engine.set_page_cache(Box::new(writer));
         }
-        let read_ahead = self.read_ahead(unmount.helper, &image, &session, first, events)?;
+        let read_ahead = self.read_ahead(helper, &image, &session, first, events)?;
         if options.prefetch == Prefetch::All {
             engine.fetch_all();
         }
@@ -239,7 +226,7 @@ impl Serving<'_> {
             resent.map_err(Error::std_io("FUSE_NOTIFY_RESEND"))?;
             unmount.unmounts = true;
         }
-        ready(unmount.helper)?;
+        ready(helper)?;
         // This thread starts threads that requests need, and raises the priority of workers, so it
         // must not wait for its turn on busy CPUs.
         if let Some(workers) = engine.pinned_workers() {
@@ -248,7 +235,7 @@ impl Serving<'_> {
         let watched = Watched {
             session: &session,
             signals: (!ignores_signals()).then_some(self.signals),
-            helper: unmount.helper,
+            helper,
             foreground: self.request.foreground,
             on_demand: &mut self.on_demand,
             workers: engine.pinned_workers().map(|workers| &**workers),
@@ -271,7 +258,7 @@ impl Serving<'_> {
     /// Prepares to store small files ahead of their readers.
     fn read_ahead(
         &mut self,
-        helper: &mut MountHelper,
+        helper: &MountHelper,
         image: &Arc<ErofsFilesystem>,
         session: &Arc<Session>,
         first: Option<First>,
@@ -288,16 +275,16 @@ impl Serving<'_> {
                 on_demand: &mut self.on_demand,
                 first: &first,
             };
-            let files = Arc::new(FileReadAhead::new(storing.demand()));
-            let running = file_read_ahead::start(&files, self.engine, image.nodes(), &mut storing);
-            image.set_read_ahead(files);
+            let files = Arc::new(FileReadAhead::new(storing.on_demand.demand()));
+            let running = file_read_ahead::start(&files, self.engine, image.nodes, &mut storing);
+            let _ = image.additions.read_ahead.set(files);
             running
         });
         // Only root can copy the mount, and without a copy no directory is listed.
         if origin::user().is_root() && self.request.passed_device().is_none() {
             if let Some(events) = events {
-                let directories = DirectoryReadAhead::new(image.nodes().root(), events);
-                image.set_directory_read_ahead(directories);
+                let directories = DirectoryReadAhead::new(image.nodes.root(), events);
+                let _ = image.additions.directory_read_ahead.set(directories);
             }
             if self.request.options.read_ahead_kb.is_none()
                 && let Some(file) = helper.read_ahead()?
@@ -312,22 +299,23 @@ impl Serving<'_> {
     /// Creates the mount, for the first server.
     fn mount(
         &mut self,
-        helper: &mut MountHelper,
+        helper: &MountHelper,
         image: &Arc<ErofsFilesystem>,
     ) -> Result<Arc<Session>, Error> {
         let config = config(&self.request.options, self.engine);
-        let device = helper.mount(config.max_request)?;
+        let max_read = config.max_request;
+        let device = helper.descriptor(Request::Mount { max_read })?;
         let session = self.handshake(helper, device, image, &config);
         if session.is_err() {
             // On failure the mount stays in the tree and dies with this process.
-            let _ = helper.detach();
+            let _ = helper.tell(Request::Detach);
         }
         session
     }
 
     fn handshake(
         &mut self,
-        helper: &mut MountHelper,
+        helper: &MountHelper,
         device: OwnedFd,
         image: &Arc<ErofsFilesystem>,
         config: &Config,
@@ -355,7 +343,7 @@ impl Serving<'_> {
         let protocol = restartable.in_flight.protocol();
         let unknown = || Error::Protocol("the handshake of the mount is unknown".to_owned());
         let protocol = protocol.ok_or_else(unknown)?;
-        let device = helper.resume()?;
+        let device = helper.descriptor(Request::Resume)?;
         let session = Session::resume(device, image.clone(), protocol, restartable);
         session.map_err(|source| Error::from(source).at(&self.request.mountpoint))
     }
@@ -368,11 +356,10 @@ impl Serving<'_> {
         let file = is_kept.then(|| helper.decoded())?.ok()?;
         let decoded = DecodedBytes::new(file, options.decoded_bytes(), self.engine);
         let decoded = Arc::new(decoded);
-        image.set_decoded(Arc::clone(&decoded));
+        let _ = image.additions.decoded.set(Arc::clone(&decoded));
+        let writer = helper.decoded_writer().ok()?;
         // Without the thread, nothing is added to the existing bytes.
-        decoded
-            .start(self.engine, helper.decoded_writer().ok()?)
-            .ok()
+        decoded.start(self.engine, writer).ok()
     }
 
     /// Sets up the recording of events for the mount's companion, which looks ahead of launches and
@@ -382,7 +369,7 @@ impl Serving<'_> {
         helper: &MountHelper,
         image: &ErofsFilesystem,
     ) -> Result<Option<Arc<Events>>, Error> {
-        let (options, root) = (&self.request.options, image.nodes().root());
+        let (options, root) = (&self.request.options, image.nodes.root());
         let learns = options.profile.is_some();
         let lists = origin::user().is_root() && options.read_ahead_kb != Some(0);
         let is_possible = self.request.passed_device().is_none() && helper.has_companion();
@@ -392,7 +379,8 @@ impl Serving<'_> {
         let events = helper.events();
         if learns {
             let trouble = events.as_ref().err();
-            image.set_learns(trouble.map(|error| format!("no read-ahead for launches: {error}")));
+            let trouble = trouble.map(|error| format!("no read-ahead for launches: {error}"));
+            let _ = image.additions.learns.set(trouble);
         }
         // There is no memory, or the caller's limits forbid a file of this size. The mount works
         // without a companion.
@@ -409,10 +397,10 @@ impl Serving<'_> {
                 events.record();
             }
             if learns {
-                helper.look_ahead()?;
+                helper.tell(Request::LookAhead)?;
             }
         }
-        image.set_events(Arc::clone(&events));
+        let _ = image.additions.events.set(Arc::clone(&events));
         Ok(Some(events))
     }
 
@@ -422,13 +410,16 @@ impl Serving<'_> {
             true => ReadContext::Worker,
             false => ReadContext::Reader { readahead: false },
         };
+        let is_only_user = options.allow_root && !options.allow_other;
+        let choices = Choices {
+            uid: options.uid,
+            gid: options.gid,
+            only_user: is_only_user.then(|| origin::user().as_raw()),
+            no_acl: options.no_acl,
+            debug: options.debug,
+        };
         let (engine, faults) = (Arc::clone(self.engine), Arc::clone(&self.faults));
-        let image = ErofsFilesystem::new(engine, faults, self.root, context);
-        let user = (options.allow_root && !options.allow_other).then(|| origin::user().as_raw());
-        image
-            .owned_by(options.uid, options.gid)
-            .only_for(user)
-            .debugged(options.debug)
+        ErofsFilesystem::new(engine, faults, self.root, context, choices)
     }
 }
 
@@ -448,17 +439,14 @@ fn close_soon(engine: &Arc<Engine>) {
 }
 
 fn config(options: &MountOptions, engine: &Engine) -> Config {
-    let root = origin::user().is_root();
+    let kernel_checks = options.kernel_checks(origin::user().is_root());
+    // With allow_root, the server must know which user makes a request.
+    let asks_for_user = options.allow_root && !options.allow_other;
+    let is_whole = options.io_uring || decodes_slowly(engine);
     Config {
-        acl: !options.no_acl && options.kernel_checks(root),
-        // With allow_root, the server must know which user makes a request.
-        idmap: options.idmap
-            && options.kernel_checks(root)
-            && (options.allow_other || !options.allow_root),
-        max_request: request_bytes(
-            options.read_ahead_kb,
-            options.io_uring || decodes_slowly(engine),
-        ),
+        acl: !options.no_acl && kernel_checks,
+        idmap: options.idmap && kernel_checks && !asks_for_user,
+        max_request: request_bytes(options.read_ahead_kb, is_whole),
         ..Config::default()
     }
 }
@@ -477,9 +465,8 @@ fn decodes_slowly(engine: &Engine) -> bool {
 
 /// Whether decoding takes longer than reading and checking kept decoded bytes.
 fn decodes_for_long(engine: &Engine) -> bool {
-    uses(engine, |algorithm| {
-        matches!(algorithm, Algorithm::Lzma | Algorithm::Deflate)
-    })
+    let is_slowest = |it| matches!(it, Algorithm::Lzma | Algorithm::Deflate);
+    uses(engine, is_slowest)
 }
 
 /// Whether one of the images uses one of these algorithms.
@@ -505,7 +492,7 @@ fn find_root(engine: &Arc<Engine>, options: &MountOptions) -> Result<Nid, Error>
 
 /// Unmounts when dropped, unless the mount is already gone or does not belong to this server.
 struct UnmountGuard<'m> {
-    helper: &'m mut MountHelper,
+    helper: &'m MountHelper,
     unmounts: bool,
 }
 
@@ -513,7 +500,7 @@ impl Drop for UnmountGuard<'_> {
     fn drop(&mut self) {
         if self.unmounts {
             // On failure the mount stays in the tree and dies with this process.
-            let _ = self.helper.detach();
+            let _ = self.helper.tell(Request::Detach);
         }
     }
 }

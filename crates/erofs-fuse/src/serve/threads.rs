@@ -12,11 +12,10 @@ use fuse_transport::{Channel, Ready, Session, State};
 use crate::answer::deferral;
 use crate::error::Error;
 use crate::options::MountOptions;
-use crate::threads::spawn;
-use crate::threads::with_that_of_workers;
+use crate::threads::{spawn, with_that_of_workers};
 
 /// Opens the channel of one serving thread. The thread is pinned to the CPU, if one is given.
-type OpenChannel = fn(&Arc<Session>, Option<usize>) -> io::Result<Channel>;
+type OpenChannel = fn(&Arc<Session>, Option<usize>) -> io::Result<Box<dyn Channel>>;
 
 /// Starts all threads that serve `session`. If requests come over io_uring, returns the channel for
 /// FORGET and INTERRUPT, which io_uring does not carry; the caller serves this channel.
@@ -24,7 +23,7 @@ pub(crate) fn start(
     engine: &Arc<Engine>,
     session: &Arc<Session>,
     options: &MountOptions,
-) -> Result<Option<Channel>, Error> {
+) -> Result<Option<Box<dyn Channel>>, Error> {
     if engine.is_remote() {
         deferral::start(session)?;
     }
@@ -61,20 +60,19 @@ fn start_with(
 /// part of the previous request. The second thread keeps the overflow thread from taking single
 /// requests.
 fn start_overflow_queue(engine: &Arc<Engine>, session: &Arc<Session>) -> Result<(), Error> {
-    let run = |engine: Weak<Engine>| {
-        move |channel: Channel| with_that_of_workers(&engine, || channel.run())
+    let start = |name, open: fn(&Arc<Session>) -> io::Result<Box<dyn Channel>>| {
+        let engine = Arc::downgrade(engine);
+        let run = move |channel: Box<dyn Channel>| with_that_of_workers(&engine, || channel.run());
+        spawn_channel(name, session, open, run)
     };
-    let with_run = |name, open: fn(&Arc<Session>) -> io::Result<Channel>| {
-        spawn_channel(name, session, open, run(Arc::downgrade(engine)))
-    };
-    with_run("erofs_overflow", Session::overflow_channel)?;
-    // Without this thread requests are still served, more often by the overflow thread.
-    let _ = with_run("erofs_turn", Session::turn_channel);
+    start("erofs_overflow", Session::overflow_channel)?;
+    // Without this thread, all requests are still served, but more of them by the overflow thread.
+    let _ = start("erofs_turn", Session::turn_channel);
     Ok(())
 }
 
 /// The channel of a thread: its CPU's queue, or all queues for a thread without a CPU.
-fn ring_channel(session: &Arc<Session>, cpu: Option<usize>) -> io::Result<Channel> {
+fn ring_channel(session: &Arc<Session>, cpu: Option<usize>) -> io::Result<Box<dyn Channel>> {
     match cpu {
         Some(cpu) => session.cpu_channel(cpu),
         None => session.overflow_channel(),
@@ -82,7 +80,7 @@ fn ring_channel(session: &Arc<Session>, cpu: Option<usize>) -> io::Result<Channe
 }
 
 /// A channel as a worker's event source.
-struct ChannelSource(Channel);
+struct ChannelSource(Box<dyn Channel>);
 
 impl EventSource for ChannelSource {
     fn wait(&mut self) -> EventSourceState {
@@ -107,9 +105,8 @@ fn attach(workers: &Workers, session: &Arc<Session>, open: OpenChannel) -> Resul
     // mount alive.
     let session: Weak<Session> = Arc::downgrade(session);
     let make = move |cpu| -> io::Result<OpenEventSource> {
-        let session = session
-            .upgrade()
-            .ok_or_else(|| io::Error::other("the mount is gone"))?;
+        let gone = || io::Error::other("the mount is gone");
+        let session = session.upgrade().ok_or_else(gone)?;
         let channel = open(&session, cpu)?;
         let waker = channel.waker();
         Ok((Box::new(ChannelSource(channel)), waker))
@@ -125,7 +122,7 @@ fn start_readers(session: &Arc<Session>, open: OpenChannel) -> Result<(), Error>
     for number in 0..count {
         let name = format!("erofs_reader/{number}");
         let open = move |session: &Arc<Session>| open(session, None);
-        spawn_channel(&name, session, open, Channel::run)?;
+        spawn_channel(&name, session, open, |channel| channel.run())?;
     }
     Ok(())
 }
@@ -134,8 +131,8 @@ fn start_readers(session: &Arc<Session>, open: OpenChannel) -> Result<(), Error>
 fn spawn_channel(
     name: &str,
     session: &Arc<Session>,
-    open: impl FnOnce(&Arc<Session>) -> io::Result<Channel> + Send + 'static,
-    run: impl FnOnce(Channel) + Send + 'static,
+    open: impl FnOnce(&Arc<Session>) -> io::Result<Box<dyn Channel>> + Send + 'static,
+    run: impl FnOnce(Box<dyn Channel>) + Send + 'static,
 ) -> Result<(), Error> {
     let session = Arc::clone(session);
     spawn(name, move || open(&session), run)

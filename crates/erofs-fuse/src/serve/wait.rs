@@ -12,7 +12,7 @@ use rustix::event::PollFlags;
 
 use crate::error::Error;
 use crate::poll::first_ready;
-use crate::protocol::{MountHelper, Order};
+use crate::protocol::{MountHelper, Order, Request};
 use crate::threads::OnDemand;
 
 /// How long programs may keep using a mount after a signal has requested its end. Including the
@@ -27,7 +27,7 @@ pub(crate) struct Watched<'w> {
     pub session: &'w Arc<Session>,
     /// Signals that end the mount; `None` in an initramfs, where no signal does.
     pub signals: Option<&'w OwnedFd>,
-    pub helper: &'w mut MountHelper,
+    pub helper: &'w MountHelper,
     /// Whether the mount helper runs in the foreground; if so, the mount ends when the helper does.
     pub foreground: bool,
     pub on_demand: &'w mut OnDemand,
@@ -36,7 +36,7 @@ pub(crate) struct Watched<'w> {
     /// The engine whose load is checked while waiting.
     pub engine: &'w Engine,
     /// The channel for FORGET and INTERRUPT, unless the serving threads take these.
-    pub forgets: Option<Channel>,
+    pub forgets: Option<Box<dyn Channel>>,
 }
 
 impl Watched<'_> {
@@ -71,13 +71,13 @@ impl Watched<'_> {
                     false
                 }
                 Woken::Forget => {
-                    serve_ready(self.forgets.as_mut());
+                    serve_ready(self.forgets.as_deref_mut());
                     false
                 }
                 Woken::Gone | Woken::Cpus | Woken::Load | Woken::Time => false,
             };
             if ends {
-                let detached = self.helper.detach();
+                let detached = self.helper.tell(Request::Detach);
                 sleep(&[(Woken::Gone, self.session.as_fd())], Some(GRACE))?;
                 return detached;
             }
@@ -90,7 +90,9 @@ impl Watched<'_> {
             });
             if let Some(idle) = &mut idle {
                 let requests = self.session.statistics().requests;
-                idle.check(Instant::now(), requests, self.helper);
+                let mark = || self.helper.tell(Request::Mark);
+                let expire = || self.helper.tell(Request::Expire);
+                idle.check(Instant::now(), requests, mark, expire);
             }
         }
     }
@@ -104,7 +106,7 @@ impl Watched<'_> {
             (Woken::Order, helper_lives.then(|| self.helper.as_fd())),
             (Woken::Cpus, cpus),
             (Woken::Load, Some(self.engine.load_event())),
-            (Woken::Forget, self.forgets.as_ref().map(Channel::as_fd)),
+            (Woken::Forget, self.forgets.as_ref().map(AsFd::as_fd)),
         ];
         let present = always.into_iter();
         present
@@ -113,7 +115,7 @@ impl Watched<'_> {
     }
 }
 
-fn serve_ready(channel: Option<&mut Channel>) {
+fn serve_ready(channel: Option<&mut (dyn Channel + 'static)>) {
     // If the mount has ended, the session notices.
     if let Some(channel) = channel
         && channel.wait() == Ready::Request
@@ -194,42 +196,26 @@ impl Idle {
         (self.limit / 8).clamp(shortest, longest)
     }
 
-    fn check(&mut self, now: Instant, requests: u64, mount: &mut impl Expire) {
-        if requests != self.requests {
+    /// `mark` and `expire` fail if the mount is in use.
+    fn check(
+        &mut self,
+        now: Instant,
+        requests: u64,
+        mark: impl FnOnce() -> Result<(), Error>,
+        expire: impl FnOnce() -> Result<(), Error>,
+    ) {
+        let is_used = if requests != self.requests {
             self.requests = requests;
-            self.restart(now);
+            true
         } else if !self.marked {
             self.marked = true;
-            self.restart_if_used(now, mount.mark());
-        } else if now.duration_since(self.since) >= self.limit {
-            self.restart_if_used(now, mount.expire());
+            mark().is_err()
+        } else {
+            now.duration_since(self.since) >= self.limit && expire().is_err()
+        };
+        if is_used {
+            (self.since, self.marked) = (now, false);
         }
-    }
-
-    fn restart_if_used(&mut self, now: Instant, outcome: Result<(), Error>) {
-        if outcome.is_err() {
-            self.restart(now);
-        }
-    }
-
-    fn restart(&mut self, now: Instant) {
-        (self.since, self.marked) = (now, false);
-    }
-}
-
-/// A mount that can be marked as unused.
-trait Expire {
-    fn mark(&mut self) -> Result<(), Error>;
-    fn expire(&mut self) -> Result<(), Error>;
-}
-
-impl Expire for MountHelper {
-    fn mark(&mut self) -> Result<(), Error> {
-        self.mark()
-    }
-
-    fn expire(&mut self) -> Result<(), Error> {
-        self.expire()
     }
 }
 
@@ -237,32 +223,19 @@ impl Expire for MountHelper {
 mod tests {
     use super::*;
 
-    /// A mount without users.
-    #[derive(Default)]
-    struct Unused {
-        expired: bool,
-    }
-
-    impl Expire for Unused {
-        fn mark(&mut self) -> Result<(), Error> {
-            Ok(())
-        }
-
-        fn expire(&mut self) -> Result<(), Error> {
-            self.expired = true;
-            Ok(())
-        }
-    }
-
-    /// Time until a mount expires if its last request arrives after `busy`.
+    /// Time until a mount without users expires if its last request arrives after `busy`.
     fn expires_after(limit: Duration, busy: Duration) -> Duration {
         let begin = Instant::now();
-        let (mut idle, mut mount) = (Idle::new(limit, begin), Unused::default());
-        let mut now = begin;
-        while !mount.expired {
+        let (mut idle, mut now) = (Idle::new(limit, begin), begin);
+        let mut has_expired = false;
+        while !has_expired {
             now += idle.interval();
             let requests = (now - begin).min(busy).as_millis() as u64;
-            idle.check(now, requests, &mut mount);
+            let expire = || {
+                has_expired = true;
+                Ok(())
+            };
+            idle.check(now, requests, || Ok(()), expire);
         }
         now - begin
     }

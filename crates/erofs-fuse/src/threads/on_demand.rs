@@ -11,12 +11,13 @@ use sys::eventfd::EventFd;
 
 use crate::error::Error;
 
-type Start = Box<dyn FnOnce() -> Result<(), Error>>;
+type Start = Box<dyn FnOnce()>;
 
 /// The threads of one mount, owned by the main thread.
 pub(crate) struct OnDemand {
     asked: Arc<EventFd>,
-    threads: Vec<(Demand, Option<Start>)>,
+    /// Those that have not been requested yet.
+    threads: Vec<(Demand, Start)>,
 }
 
 /// Requests one thread.
@@ -43,25 +44,18 @@ impl OnDemand {
         }
     }
 
-    /// Sets how to start the thread of `demand`.
-    pub(crate) fn starts(
-        &mut self,
-        demand: &Demand,
-        start: impl FnOnce() -> Result<(), Error> + 'static,
-    ) {
-        self.threads.push((demand.clone(), Some(Box::new(start))));
+    /// Sets how to start the thread of `demand`. If the thread cannot start, `start` does nothing:
+    /// the work of all these threads is optional.
+    pub(crate) fn starts(&mut self, demand: &Demand, start: impl FnOnce() + 'static) {
+        self.threads.push((demand.clone(), Box::new(start)));
     }
 
-    /// Starts the requested threads. If a thread cannot start, its work is skipped, since all such
-    /// work is optional.
+    /// Starts the requested threads.
     pub(crate) fn start_asked(&mut self) {
         self.asked.clear();
-        for (demand, start) in &mut self.threads {
-            if demand.asked.load(Ordering::Acquire)
-                && let Some(start) = start.take()
-            {
-                let _ = start();
-            }
+        let is_asked = |(demand, _): &mut (Demand, Start)| demand.asked.load(Ordering::Acquire);
+        for (_, start) in self.threads.extract_if(.., is_asked) {
+            start();
         }
     }
 }
@@ -98,7 +92,6 @@ mod tests {
             let started = Rc::clone(&started);
             on_demand.starts(demand, move || {
                 started[number].set(started[number].get() + 1);
-                Ok(())
             });
         }
         let counts = || [started[0].get(), started[1].get()];

@@ -122,11 +122,8 @@ fn attributes(flags: MountFlags) -> MountAttrFlags {
 }
 
 fn open_device() -> Result<OwnedFd, Error> {
-    rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map_err(|errno| {
-        Error::NoFuse {
-            source: errno.into(),
-        }
-    })
+    let device = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
+    device.map_err(|errno| Error::NoFuse(errno.into()))
 }
 
 /// Options by name, with a value for those that have one.

@@ -41,8 +41,7 @@ pub(crate) fn get(mountpoint: &Path, number: u8) -> Result<Vec<u8>, Error> {
     let why = match answer_within(ANSWER, ask) {
         Ok(Ok(value)) => return Ok(value),
         Ok(Err(Errno::ACCESS)) if is_of_another_user(mountpoint) => {
-            let mountpoint = mountpoint.to_owned();
-            return Err(Error::Private { mountpoint });
+            return Err(Error::Private(mountpoint.to_owned()));
         }
         Ok(Err(errno)) => reason(errno),
         Err(unanswered) => unanswered.reason(|| silent(mountpoint)),

@@ -69,7 +69,7 @@ fn open(number: u32) -> Result<OwnedFd, Error> {
     let path = format!("/proc/self/fd/{number}");
     rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()).map_err(|errno| {
         match errno {
-            Errno::NOENT => Error::ReadyFd { number },
+            Errno::NOENT => Error::ReadyFd(number),
             other => Error::io(format!("ready_fd={number}"))(other),
         }
     })

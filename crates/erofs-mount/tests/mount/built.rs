@@ -5,7 +5,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::fs::{CWD, FileType, Mode, XattrFlags, mknodat};
 
 /// A tree and its image; both are removed when this is dropped.
 pub struct BuiltImage {
@@ -47,6 +47,41 @@ impl BuiltImage {
                 file.write_all_at(&page.to_le_bytes(), page * 4096).unwrap();
             }
         })
+    }
+
+    /// Builds a tree with a file `file` that another user may read because of a POSIX ACL.
+    pub fn of_a_file_with_an_acl(name: &str) -> Option<Self> {
+        // Tag, permissions and ID of each entry (linux/posix_acl.h): owner, user 1, group, mask,
+        // others.
+        const NO_ID: u32 = u32::MAX;
+        const ENTRIES: [(u16, u16, u32); 5] = [
+            (1, 6, NO_ID),
+            (2, 4, 1),
+            (4, 4, NO_ID),
+            (0x10, 4, NO_ID),
+            (0x20, 0, NO_ID),
+        ];
+        // The version of the format (linux/posix_acl_xattr.h), then the entries.
+        let mut acl = vec![2, 0, 0, 0];
+        for (tag, permissions, id) in ENTRIES {
+            acl.extend(tag.to_le_bytes());
+            acl.extend(permissions.to_le_bytes());
+            acl.extend(id.to_le_bytes());
+        }
+        let (attribute, flags) = ("system.posix_acl_access", XattrFlags::empty());
+        let mut set = Ok(());
+        let built = Self::of(name, &[], |tree| {
+            fs::create_dir_all(tree).unwrap();
+            fs::write(tree.join("file"), "content\n").unwrap();
+            set = rustix::fs::setxattr(tree.join("file"), attribute, &acl, flags);
+        });
+        match set {
+            Ok(()) => built,
+            Err(error) => {
+                println!("skipped: no ACLs in the temporary directory: {error}");
+                None
+            }
+        }
     }
 
     /// Builds a tree of `count` directories, `00/01`, `00/02` and so on, with ten files each.

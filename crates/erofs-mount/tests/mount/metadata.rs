@@ -1,10 +1,12 @@
 //! Inode numbers, sizes of the filesystem, and requests that the kernel need not make.
 
+use super::built::BuiltImage;
 use super::*;
 
 pub(super) const TESTS: &[Test] = tests![
     an_image_without_attributes_is_soon_asked_for_none,
     an_image_with_attributes_is_always_asked,
+    acls_are_attributes_unless_noacl_is_set,
     a_large_directory_is_listed_with_attributes_without_look_ups,
     inode_numbers_of_the_metabox_fit_into_32_bits,
     the_blocks_of_all_devices_count,
@@ -92,6 +94,27 @@ fn an_image_with_attributes_is_always_asked() {
     }
     thread::sleep(Duration::from_millis(200));
     assert_ne!(ask(&file), rustix::io::Errno::OPNOTSUPP);
+}
+
+/// With `noacl`, the kernel's EROFS neither lists nor returns ACLs.
+fn acls_are_attributes_unless_noacl_is_set() {
+    let Some(built) = BuiltImage::of_a_file_with_an_acl("acl") else {
+        return;
+    };
+    let acl = "system.posix_acl_access";
+    for (options, expected) in [("", acl), ("noacl", "")] {
+        let place = Place::new();
+        mount(&request(&built.image(), &place, options)).unwrap();
+        let (file, mut names) = (place.path.join("file"), [0; 256]);
+        let length = rustix::fs::listxattr(&file, &mut names[..]).unwrap();
+        let names = String::from_utf8_lossy(&names[..length]);
+        assert_eq!(names.trim_end_matches('\0'), expected, "{options}");
+        let value = rustix::fs::getxattr(&file, acl, &mut [0; 256][..]);
+        match options {
+            "" => assert_eq!(value, Ok(4 + 5 * 8)),
+            _ => assert_eq!(value, Err(rustix::io::Errno::OPNOTSUPP)),
+        }
+    }
 }
 
 fn a_large_directory_is_listed_with_attributes_without_look_ups() {

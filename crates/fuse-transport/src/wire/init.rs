@@ -1,72 +1,38 @@
 //! INIT: the handshake.
 
-use std::ops::{BitAnd, BitOr};
-
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// A set of 64 feature bits: the upper half is in `flags2` since 7.36.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct InitFlags(pub u64);
-
-impl InitFlags {
+/// Features, one bit each. The upper half is in `flags2` since 7.36.
+pub mod features {
     /// Several simultaneous reads of one file.
-    pub const ASYNC_READ: Self = Self(1 << 0);
+    pub const ASYNC_READ: u64 = 1 << 0;
     /// Lookups of "." and "..", which an NFS server needs.
-    pub const EXPORT_SUPPORT: Self = Self(1 << 4);
+    pub const EXPORT_SUPPORT: u64 = 1 << 4;
     /// The kernel understands READDIRPLUS.
-    pub const DO_READDIRPLUS: Self = Self(1 << 13);
-    /// The kernel chooses between READDIR and READDIRPLUS.
-    pub const READDIRPLUS_AUTO: Self = Self(1 << 14);
+    pub const DO_READDIRPLUS: u64 = 1 << 13;
     /// ENOSYS as the answer to OPEN means that no OPEN is needed.
-    pub const NO_OPEN_SUPPORT: Self = Self(1 << 17);
+    pub const NO_OPEN_SUPPORT: u64 = 1 << 17;
     /// Simultaneous LOOKUP and READDIR in one directory.
-    pub const PARALLEL_DIROPS: Self = Self(1 << 18);
+    pub const PARALLEL_DIROPS: u64 = 1 << 18;
     /// The kernel enforces POSIX ACLs that it reads as extended attributes.
-    pub const POSIX_ACL: Self = Self(1 << 20);
+    pub const POSIX_ACL: u64 = 1 << 20;
     /// A read of the device after an abort fails with ECONNABORTED, not ENODEV.
-    pub const ABORT_ERROR: Self = Self(1 << 21);
+    pub const ABORT_ERROR: u64 = 1 << 21;
     /// `max_pages` of the answer is valid.
-    pub const MAX_PAGES: Self = Self(1 << 22);
+    pub const MAX_PAGES: u64 = 1 << 22;
     /// Targets of symbolic links are kept in the page cache.
-    pub const CACHE_SYMLINKS: Self = Self(1 << 23);
+    pub const CACHE_SYMLINKS: u64 = 1 << 23;
     /// ENOSYS as the answer to OPENDIR means that no OPENDIR is needed.
-    pub const NO_OPENDIR_SUPPORT: Self = Self(1 << 24);
+    pub const NO_OPENDIR_SUPPORT: u64 = 1 << 24;
     /// `flags2` is valid.
-    pub const INIT_EXT: Self = Self(1 << 30);
+    pub const INIT_EXT: u64 = 1 << 30;
     /// The kernel can resend requests that a dead server left unanswered, and marks them.
-    pub const HAS_RESEND: Self = Self(1 << 39);
+    pub const HAS_RESEND: u64 = 1 << 39;
     /// The mount may be cloned with mapped owners. Requested only if the kernel checks permissions,
     /// because otherwise it would refuse the handshake.
-    pub const ALLOW_IDMAP: Self = Self(1 << 40);
+    pub const ALLOW_IDMAP: u64 = 1 << 40;
     /// Requests may come over io_uring.
-    pub const OVER_IO_URING: Self = Self(1 << 41);
-
-    /// Whether this set includes all of `other`.
-    pub fn has(self, other: Self) -> bool {
-        self & other == other
-    }
-
-    fn low(self) -> u32 {
-        self.0 as u32
-    }
-
-    fn high(self) -> u32 {
-        (self.0 >> 32) as u32
-    }
-}
-
-impl BitOr for InitFlags {
-    type Output = Self;
-    fn bitor(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-}
-
-impl BitAnd for InitFlags {
-    type Output = Self;
-    fn bitand(self, other: Self) -> Self {
-        Self(self.0 & other.0)
-    }
+    pub const OVER_IO_URING: u64 = 1 << 41;
 }
 
 /// The kernel's offer.
@@ -98,12 +64,11 @@ impl InitIn {
     }
 
     /// All features offered.
-    pub fn features(&self) -> InitFlags {
-        let low = InitFlags(u64::from(self.flags));
-        if low.has(InitFlags::INIT_EXT) {
-            low | InitFlags(u64::from(self.flags2) << 32)
-        } else {
-            low
+    pub fn features(&self) -> u64 {
+        let low = u64::from(self.flags);
+        match low & features::INIT_EXT {
+            0 => low,
+            _ => low | u64::from(self.flags2) << 32,
         }
     }
 }
@@ -131,9 +96,9 @@ pub struct InitOut {
 
 impl InitOut {
     /// Sets the features that are used.
-    pub fn set_features(&mut self, features: InitFlags) {
-        self.flags = features.low();
-        self.flags2 = features.high();
+    pub fn set_features(&mut self, features: u64) {
+        self.flags = features as u32;
+        self.flags2 = (features >> 32) as u32;
     }
 }
 
@@ -154,7 +119,7 @@ mod tests {
             ..Default::default()
         };
         let old = InitIn::parse(&init.as_bytes()[..16]).unwrap();
-        assert_eq!(old.features(), InitFlags::INIT_EXT);
+        assert_eq!(old.features(), features::INIT_EXT);
         assert!(InitIn::parse(&init.as_bytes()[..15]).is_none());
     }
 
@@ -164,15 +129,15 @@ mod tests {
             flags2: 1 << 9,
             ..Default::default()
         };
-        assert!(!init.features().has(InitFlags::OVER_IO_URING));
+        assert_eq!(init.features() & features::OVER_IO_URING, 0);
         init.flags = 1 << 30;
-        assert!(init.features().has(InitFlags::OVER_IO_URING));
+        assert_ne!(init.features() & features::OVER_IO_URING, 0);
     }
 
     #[test]
     fn features_are_split_over_two_words() {
         let mut out = InitOut::default();
-        out.set_features(InitFlags::OVER_IO_URING | InitFlags::ASYNC_READ);
+        out.set_features(features::OVER_IO_URING | features::ASYNC_READ);
         assert_eq!((out.flags, out.flags2), (1, 1 << 9));
     }
 }

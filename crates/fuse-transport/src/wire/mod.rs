@@ -9,15 +9,12 @@ mod reply;
 mod request;
 mod ring;
 
-pub use init::{InitFlags, InitIn, InitOut};
+pub use init::{InitIn, InitOut, features};
 pub use opcode::{Opcode, Treatment};
 pub use reply::{
-    Attr, AttrOut, Dirent, EntryOut, IoctlOut, LseekOut, OutHeader, RetrieveOut, SizeOut,
-    StatfsOut, StoreOut,
+    Attr, AttrOut, Dirent, EntryOut, IoctlOut, OutHeader, RetrieveOut, StatfsOut, StoreOut,
 };
-pub use request::{
-    BatchForgetIn, ForgetIn, ForgetOne, GetattrIn, InHeader, IoctlIn, LseekIn, ReadIn, XattrIn,
-};
+pub use request::{InHeader, IoctlIn, LseekIn, ReadIn, XattrIn};
 pub use ring::{RingEntry, RingHeader};
 
 /// The node of the root directory.
@@ -36,14 +33,15 @@ pub const MINOR_NEWEST: u32 = 45;
 /// The kernel refuses to fill a read buffer smaller than this.
 pub const MIN_READ_BUFFER: usize = 8192;
 
-/// Seconds that mean "forever": the kernel clamps to the largest time it can express.
+/// A number of seconds that means "forever": the kernel reduces it to the longest time that it can
+/// express.
 pub const FOREVER: u64 = i64::MAX as u64;
 
 /// Flag in `unique`: the kernel is resending this request (`FUSE_UNIQUE_RESEND`).
 pub const UNIQUE_RESEND: u64 = 1 << 63;
 
-/// Code of the notification that the kernel should resend requests that were taken but not answered
-/// (`FUSE_NOTIFY_RESEND`); sent in place of an error, with 0 in place of a request.
+/// Code of the notification that asks the kernel to resend requests that were taken but not
+/// answered (`FUSE_NOTIFY_RESEND`); sent in place of an error, with 0 in place of a request.
 pub const RESEND_CODE: i32 = 7;
 
 /// Rounds a length up to a multiple of eight bytes, where the next directory entry starts.

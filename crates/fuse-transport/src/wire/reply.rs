@@ -182,23 +182,6 @@ pub struct StatfsOut {
     pub spare: [u32; 6],
 }
 
-/// The reply to GETXATTR and LISTXATTR if only the length is requested.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
-#[allow(missing_docs)]
-pub struct SizeOut {
-    pub size: u32,
-    pub padding: u32,
-}
-
-/// The reply to LSEEK.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
-#[allow(missing_docs)]
-pub struct LseekOut {
-    pub offset: u64,
-}
-
 /// The reply to IOCTL, before the bytes that the program gets.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
@@ -230,8 +213,6 @@ const _: () = assert!(size_of::<Attr>() == 88);
 const _: () = assert!(size_of::<EntryOut>() == 128);
 const _: () = assert!(size_of::<AttrOut>() == 104);
 const _: () = assert!(size_of::<StatfsOut>() == 80);
-const _: () = assert!(size_of::<SizeOut>() == 8);
-const _: () = assert!(size_of::<LseekOut>() == 8);
 const _: () = assert!(size_of::<IoctlOut>() == 16);
 const _: () = assert!(size_of::<Dirent>() == 24);
 

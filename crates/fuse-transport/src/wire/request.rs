@@ -27,16 +27,6 @@ pub struct InHeader {
     pub padding: u16,
 }
 
-/// The fixed part of GETATTR.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
-#[allow(missing_docs)]
-pub struct GetattrIn {
-    pub flags: u32,
-    pub dummy: u32,
-    pub fh: u64,
-}
-
 /// The fixed part of READ, READDIR and READDIRPLUS.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
@@ -104,41 +94,11 @@ impl IoctlIn {
     pub const DIRECTORY: u32 = 1 << 4;
 }
 
-/// The fixed part of FORGET: the kernel drops this many lookups of the node.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
-#[allow(missing_docs)]
-pub struct ForgetIn {
-    pub nlookup: u64,
-}
-
-/// The fixed part of BATCH_FORGET; [`ForgetOne`] follows `count` times.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
-#[allow(missing_docs)]
-pub struct BatchForgetIn {
-    pub count: u32,
-    pub dummy: u32,
-}
-
-/// One node of a BATCH_FORGET.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
-#[allow(missing_docs)]
-pub struct ForgetOne {
-    pub nodeid: u64,
-    pub nlookup: u64,
-}
-
 const _: () = assert!(size_of::<InHeader>() == 40);
-const _: () = assert!(size_of::<GetattrIn>() == 16);
 const _: () = assert!(size_of::<ReadIn>() == 40);
 const _: () = assert!(size_of::<XattrIn>() == 8);
 const _: () = assert!(size_of::<LseekIn>() == 24);
 const _: () = assert!(size_of::<IoctlIn>() == 32);
-const _: () = assert!(size_of::<ForgetIn>() == 8);
-const _: () = assert!(size_of::<BatchForgetIn>() == 8);
-const _: () = assert!(size_of::<ForgetOne>() == 16);
 
 #[cfg(test)]
 mod tests {
@@ -147,7 +107,6 @@ mod tests {
 
     #[test]
     fn the_table_of_kinds_knows_the_sizes_of_these_structures() {
-        assert_eq!(Opcode::Getattr.fixed_size(), size_of::<GetattrIn>());
         assert_eq!(Opcode::Read.fixed_size(), size_of::<ReadIn>());
         assert_eq!(Opcode::Readdir.fixed_size(), size_of::<ReadIn>());
         assert_eq!(Opcode::Readdirplus.fixed_size(), size_of::<ReadIn>());
@@ -155,7 +114,5 @@ mod tests {
         assert_eq!(Opcode::Listxattr.fixed_size(), size_of::<XattrIn>());
         assert_eq!(Opcode::Lseek.fixed_size(), size_of::<LseekIn>());
         assert_eq!(Opcode::Ioctl.fixed_size(), size_of::<IoctlIn>());
-        assert_eq!(Opcode::Forget.fixed_size(), size_of::<ForgetIn>());
-        assert_eq!(Opcode::BatchForget.fixed_size(), size_of::<BatchForgetIn>());
     }
 }

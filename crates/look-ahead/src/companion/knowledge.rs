@@ -123,11 +123,8 @@ impl Companion {
 
     /// Whether launches no longer follow the profile.
     fn is_wrong(&self, profile: &Profile) -> bool {
-        let paths: Vec<Vec<u8>> = profile
-            .files
-            .iter()
-            .map(|it| profile.path(&it.name))
-            .collect();
+        let paths = profile.files.iter().map(|it| profile.path(&it.name));
+        let paths: Vec<Vec<u8>> = paths.collect();
         let windows = profile.windows.iter();
         let windows = windows.map(|window| (&paths[window.file as usize][..], window.number));
         let (hit, missed) = probes(&self.replays, windows);

@@ -114,16 +114,15 @@ impl Companion {
         let path = self.place(program).map(|place| place.path);
         if let Some(path) = path.as_ref().filter(|_| self.begun.len() < MOST_REPLAYS) {
             self.begun.insert(path.clone());
-            self.turns.launched(|replay| replay.program() == path);
+            self.turns.launched(path);
         }
         let was_replayed = path.as_ref().is_some_and(|it| self.replayed.contains(it));
         self.replay_one(path.as_deref());
         self.look_inside();
         // No local program can have changed a profile that came with the image.
-        let is_replayed = was_replayed
-            || path.is_some_and(|path| {
-                self.travelling.of(&path).is_some() && self.replayed.contains(&path)
-            });
+        let came_with_image =
+            |path: &Vec<u8>| self.travelling.of(path).is_some() && self.replayed.contains(path);
+        let is_replayed = was_replayed || path.as_ref().is_some_and(came_with_image);
         let is_only = self.settings.any_file && self.settings.one_launch;
         if self.launch.is_some() || is_only && self.launched_once {
             return;

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use super::{Companion, is_expected};
 use crate::client;
-use crate::replay::{Limits, Replay};
+use crate::replay::Replay;
 use crate::travelling::{Candidate, Known, Origin, PATH_IN_MOUNT};
 
 /// Maximum number of replays in one mount, at its beginning and at later launches together.
@@ -71,9 +71,11 @@ impl Companion {
     /// Forgets a wrong profile that came with the image, for as long as the mount exists.
     pub(super) fn forget(&mut self, path: &[u8]) {
         self.travelling.forget(path);
-        let of = self.unproved.iter();
-        let of = of.filter(|(known, _)| known.program.path == path);
-        of.for_each(|(_, replay)| replay.stop());
+        for (known, replay) in &self.unproved {
+            if known.program.path == path {
+                replay.stop();
+            }
+        }
     }
 
     /// Forgets profiles most of whose files do not exist or have other sizes.
@@ -121,13 +123,11 @@ impl Companion {
         let paths = known.iter().map(|known| known.program.path.clone());
         self.replayed.extend(paths);
         let memory = self.settings.memory.as_ref().map_or(0, free_memory);
-        let limits = Limits {
-            budget: memory / 2 / known.len() as u64,
-            read_ahead: Arc::clone(&self.read_ahead),
-        };
+        let budget = memory / 2 / known.len() as u64;
         for known in known {
             let Program { profile, path, .. } = &known.program;
-            let replay = Arc::new(Replay::new(profile, path, limits.clone()));
+            let replay = Replay::new(profile, path, budget, Arc::clone(&self.read_ahead));
+            let replay = Arc::new(replay);
             self.replays.push(Arc::clone(&replay));
             if known.origin != Origin::Here {
                 self.unproved.push((known, Arc::clone(&replay)));
@@ -135,9 +135,9 @@ impl Companion {
             let is_launched = self.begun.contains(replay.program());
             self.turns.add(replay, is_launched);
         }
-        self.turns
-            .start_threads(THREADS)
-            .for_each(|number| self.start_thread(number));
+        for number in self.turns.start_threads(THREADS) {
+            self.start_thread(number);
+        }
     }
 
     /// Starts one of the threads that replay.
@@ -162,9 +162,8 @@ fn free_memory(memory: &File) -> u64 {
     let mut text = [0; 4096];
     let length = memory.read_at(&mut text, 0).unwrap_or(0);
     let text = String::from_utf8_lossy(&text[..length]);
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("MemAvailable:"));
+    let mut lines = text.lines();
+    let line = lines.find_map(|line| line.strip_prefix("MemAvailable:"));
     let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
     kib.unwrap_or(0).saturating_mul(1024)
 }

@@ -25,11 +25,10 @@ impl Companion {
         if let Some(line) = &self.trouble {
             report["error"] = json!(line);
         }
-        let shown = |Candidate {
-                         program, origin, ..
-                     }: Candidate<'_>| {
+        let shown = |known: Candidate<'_>| {
+            let program = known.program;
             json!({
-                "origin": origin.word(),
+                "origin": known.origin.word(),
                 "path": escaped(&program.path),
                 "launches": program.launches,
                 "windows": program.profile.windows.len(),
@@ -38,14 +37,12 @@ impl Companion {
             })
         };
         let known = self.travelling.beside(&self.learned.programs);
-        let programs = known.take(SHOWN).map(shown);
-        let mut programs: Vec<Value> = programs.collect();
+        let mut programs: Vec<Value> = known.take(SHOWN).map(shown).collect();
         loop {
             report["programs"] = json!(programs);
-            if report == self.published || self.reader.publish(report.to_string().as_bytes()) {
-                break;
-            }
-            if programs.pop().is_none() {
+            let is_done =
+                report == self.published || self.reader.publish(report.to_string().as_bytes());
+            if is_done || programs.pop().is_none() {
                 break;
             }
         }

@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::json;
 
 use super::{Companion, LAST_NAMES, is_expected_by};
-use crate::reader::{Reader, Until};
+use crate::reader::Reader;
 use crate::surroundings::Settings;
 
 /// Time between checks for events during a launch or a replay.
@@ -33,16 +33,12 @@ impl Companion {
             report["error"] = json!(line);
         }
         reader.publish(report.to_string().as_bytes());
-        let until = if settings.learns && settings.any_file {
-            Until::Any
-        } else {
-            Until::Urgent
-        };
-        let woken = !reader.may_sleep(until) || {
+        let any = settings.learns && settings.any_file;
+        let woken = !reader.may_sleep(any) || {
             let watched = [(reader.as_fd(), PollFlags::IN), (end, PollFlags::IN)];
             wait(&watched, None);
             // Checked even if the mount is ending: an event recorded by then may begin a launch.
-            !reader.may_sleep(until) || settings.learns && travels(reader)
+            !reader.may_sleep(any) || settings.learns && travels(reader)
         };
         reader.awake();
         woken
@@ -51,32 +47,34 @@ impl Companion {
     /// Sleeps until there may be work; returns true if the mount has ended.
     pub(super) fn rest(&mut self, end: BorrowedFd<'_>) -> bool {
         let replaying = self.replays.iter().any(|replay| replay.is_running());
-        if replaying || self.launch.is_some() {
+        let is_busy = replaying || self.launch.is_some();
+        if is_busy {
             self.used = Instant::now();
         }
         let changes = self.mount.changes();
-        let limit = match (replaying || self.launch.is_some(), &changes) {
-            (true, _) => Some(NAP),
-            (false, Some(_)) => Some(KEPT),
-            (false, None) => None,
+        let limit = match is_busy {
+            true => Some(NAP),
+            false => changes.is_some().then_some(KEPT),
         };
-        let until = match self.settings.learns && self.settings.any_file && !self.launched_once {
-            true => Until::Any,
-            false => Until::Urgent,
-        };
+        let any = self.settings.learns && self.settings.any_file && !self.launched_once;
         let watched = [
             (Some(end), PollFlags::IN),
             (Some(self.reader.as_fd()), PollFlags::IN),
             (changes.as_deref().map(AsFd::as_fd), PollFlags::PRI),
         ];
-        let watched = watched
-            .into_iter()
-            .filter_map(|(fd, events)| Some((fd?, events)));
-        let watched: Vec<_> = watched.collect();
-        let ready = match self.reader.may_sleep(until) {
-            true => wait(&watched, limit),
-            false => wait(&watched, Some(Duration::ZERO)),
-        };
+        let watched = watched.into_iter();
+        let watched: Vec<_> = watched
+            .filter_map(|(fd, events)| Some((fd?, events)))
+            .collect();
+        let may_sleep = self.reader.may_sleep(any);
+        let ready = wait(
+            &watched,
+            if may_sleep {
+                limit
+            } else {
+                Some(Duration::ZERO)
+            },
+        );
         self.reader.awake();
         let is_ready = |place: usize| ready.get(place).copied().unwrap_or(false);
         if changes.is_some() && self.mount.is_gone(is_ready(2)) {

@@ -108,7 +108,7 @@ fn counters_of(places: &[PathBuf]) -> anyhow::Result<Vec<Value>> {
 /// The counters or the error, with the mount point as the mount table spells it.
 fn with_mountpoint(place: &Path, answer: Result<Value, erofs_mount::Error>) -> Value {
     let mut counters = answer.unwrap_or_else(|error| {
-        let is_private = matches!(error, erofs_mount::Error::Private { .. });
+        let is_private = matches!(error, erofs_mount::Error::Private(_));
         json!({"error": error.to_string(), "private": is_private})
     });
     counters["mountpoint"] = match place.to_str() {

@@ -2,7 +2,7 @@
 //! list next, so that the kernel already has their entries and attributes.
 //!
 //! Each directory costs a walk two requests, and the walk waits for both while other CPUs are idle.
-//! If a walk also reads files, nothing is done here: the files are [stored
+//! No directory is listed ahead of a walk that also reads files: those files are [stored
 //! ahead](super::file_read_ahead) in the order of their listing.
 
 mod walk;
@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use erofs_engine::Engine;
 use erofs_engine::erofs_format::Nid;
-use look_ahead::Events;
-use sys::pi_mutex::{PiMutex, PiMutexGuard};
+use look_ahead::{Events, joined};
+use sys::pi_mutex::PiMutex;
 
 use walk::Walk;
 
@@ -68,14 +68,11 @@ impl DirectoryReadAhead {
 
     /// Notes that a directory was found by its name.
     pub(crate) fn looked_up(&self, parent: Nid, name: &[u8], directory: Nid) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let Some(path) = state.path(parent) else {
             return;
         };
-        let path = match path {
-            [] => name.to_vec(),
-            path => [path, name].join(&b'/'),
-        };
+        let path = joined(path, name);
         if state.path(directory).is_none() {
             // The first entry is the root, which stays.
             if state.beginnings.len() >= BEGINNINGS {
@@ -94,7 +91,7 @@ impl DirectoryReadAhead {
         before: bool,
         children: &[(Vec<u8>, Nid)],
     ) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let State {
             walk, beginnings, ..
         } = &mut *state;
@@ -124,10 +121,6 @@ impl DirectoryReadAhead {
     /// Number of directories that the companion was asked to list.
     pub(crate) fn count(&self) -> u64 {
         self.listed.load(Ordering::Relaxed)
-    }
-
-    fn lock(&self) -> PiMutexGuard<'_, State> {
-        self.state.lock()
     }
 }
 

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use erofs_engine::erofs_format::Nid;
+use look_ahead::joined;
 
 /// Number of directories that the walk must list in order before any is listed ahead.
 const STEPS: u32 = 3;
@@ -52,7 +53,7 @@ struct Open {
     next: Option<Nid>,
 }
 
-/// A walk.
+/// The walk that is being followed.
 #[derive(Debug, Default)]
 pub(super) struct Walk {
     /// In reverse order: the last to be listed comes first.
@@ -185,10 +186,7 @@ impl Walk {
 fn below(path: &[u8], children: &[(Vec<u8>, Nid)], backwards: bool) -> Vec<Directory> {
     let child = |(name, nid): &(Vec<u8>, Nid)| Directory {
         nid: *nid,
-        path: match path {
-            [] => name.clone(),
-            path => [path, name].join(&b'/'),
-        },
+        path: joined(path, name),
         ahead: false,
     };
     let known = children.iter().map(child);

@@ -100,7 +100,7 @@ impl FileReadAhead {
     /// Notes small files that the kernel is about to learn of. The kernel knows them once the
     /// reader has taken the reply, which the reader's next request shows.
     pub(crate) fn listed(&self, files: &[Nid]) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         self.count_request(&mut state);
         if files.is_empty() {
             return;
@@ -111,7 +111,7 @@ impl FileReadAhead {
 
     /// Notes that the beginning of a small file was requested.
     pub(crate) fn read(&self, file: Nid) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         self.count_request(&mut state);
         let Some(place) = state.sequence.place(file) else {
             return;
@@ -133,12 +133,12 @@ impl FileReadAhead {
 
     /// Number of listings and reads so far.
     pub(super) fn requests(&self) -> u64 {
-        self.lock().requests
+        self.state.lock().requests
     }
 
     /// Waits until there are more requests than `seen`; returns false if none arrives for a while.
     pub(super) fn wait_for_request(&self, seen: u64) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.awaits = state.requests == seen;
         let end = Instant::now() + REQUEST;
         while state.requests == seen && !state.closed {
@@ -154,12 +154,12 @@ impl FileReadAhead {
 
     /// Ends the thread.
     pub(super) fn close(&self) {
-        self.lock().closed = true;
+        self.state.lock().closed = true;
         self.changed.notify_all();
     }
 
     pub(crate) fn figures(&self) -> ReadAheadFigures {
-        let state = self.lock();
+        let state = self.state.lock();
         let mut figures = ReadAheadFigures {
             used_bytes: state.streams.used,
             wasted_bytes: state.streams.wasted,
@@ -171,8 +171,7 @@ impl FileReadAhead {
 
     /// Wakes the thread if there is a job that it does not know of.
     fn wake(&self, mut state: PiMutexGuard<'_, State>) {
-        let wake = state.idle && state.has_work();
-        if wake {
+        if state.idle && state.streams.is_due(state.sequence.end()) {
             state.idle = false;
             drop(state);
             self.demand.ask();
@@ -182,7 +181,7 @@ impl FileReadAhead {
 
     /// Waits for the next file to store; `None` when closed.
     pub(super) fn next(&self) -> Option<Job> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         loop {
             if state.closed {
                 return None;
@@ -197,7 +196,7 @@ impl FileReadAhead {
 
     /// Whether no reader has requested the file meanwhile.
     pub(super) fn is_wanted(&self, job: &Job) -> bool {
-        self.lock().storing == Some(job.nid)
+        self.state.lock().storing == Some(job.nid)
     }
 
     /// Notes that the file was stored or, with `None`, that it could not be.
@@ -209,21 +208,13 @@ impl FileReadAhead {
         self.counters.files.fetch_add(1, Ordering::Relaxed);
         let prefetched = &self.counters.prefetched_bytes;
         prefetched.fetch_add(bytes, Ordering::Relaxed);
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.sequence.set_cached(job.due.place);
         state.streams.stored(job.due, bytes);
-    }
-
-    fn lock(&self) -> PiMutexGuard<'_, State> {
-        self.state.lock()
     }
 }
 
 impl State {
-    fn has_work(&self) -> bool {
-        self.streams.is_due(self.sequence.end())
-    }
-
     fn next(&mut self) -> Option<Job> {
         self.storing = None;
         let end = self.sequence.end();
@@ -246,7 +237,7 @@ mod tests {
 
     /// Stores all files that are due and returns their numbers.
     fn store(ahead: &FileReadAhead) -> Vec<Nid> {
-        let next = || ahead.lock().next();
+        let next = || ahead.state.lock().next();
         let jobs = std::iter::from_fn(next).inspect(|job| ahead.done(job, Some(1)));
         jobs.map(|job| job.nid).collect()
     }

@@ -86,28 +86,25 @@ impl Sequence {
 
     /// The file at a place, unless its listing was dropped or is yet to come.
     pub(super) fn file(&self, place: Place) -> Option<Nid> {
-        let listing = self.listings.get(self.listing(place)?)?;
-        listing.files.get((place - listing.start) as usize).copied()
+        let (listing, file) = self.index(place)?;
+        Some(self.listings[listing].files[file])
     }
 
     /// Whether the kernel has received the pages of the file at a place.
     pub(super) fn is_cached(&self, place: Place) -> bool {
-        let listing = self.listing(place).and_then(|at| self.listings.get(at));
-        listing.is_some_and(|l| l.cached.get((place - l.start) as usize) == Some(&true))
+        let index = self.index(place);
+        index.is_some_and(|(listing, file)| self.listings[listing].cached[file])
     }
 
     /// Notes that the kernel receives the pages of the file at a place.
     pub(super) fn set_cached(&mut self, place: Place) {
-        let Some(listing) = self.listing(place).and_then(|at| self.listings.get_mut(at)) else {
-            return;
-        };
-        if let Some(cached) = listing.cached.get_mut((place - listing.start) as usize) {
-            *cached = true;
+        if let Some((listing, file)) = self.index(place) {
+            self.listings[listing].cached[file] = true;
         }
     }
 
-    /// Notes that the kernel requests the file at a place. If the kernel had received the pages
-    /// before, it has dropped them since, and pages of other files too.
+    /// Notes that the kernel requests the file at a place. If the kernel had received the file's
+    /// pages before, it has dropped them since, and may have dropped pages of other files too.
     pub(super) fn read(&mut self, place: Place) {
         self.judge(place);
         if self.is_cached(place) {
@@ -119,10 +116,12 @@ impl Sequence {
 
     /// Tracks which order the reader follows.
     fn judge(&mut self, place: Place) {
-        let listing = self.listing(place).and_then(|at| self.listings.get(at));
-        let file = listing.and_then(|l| l.files.get((place - l.start) as usize).copied());
-        let last = std::mem::replace(&mut self.last, file);
-        let Some(((listing, file), last)) = listing.zip(file).zip(last) else {
+        let found = self.index(place).map(|(listing, file)| {
+            let listing = &self.listings[listing];
+            (listing, listing.files[file])
+        });
+        let last = std::mem::replace(&mut self.last, found.map(|(_, file)| file));
+        let (Some((listing, file)), Some(last)) = (found, last) else {
             return;
         };
         let Some(before) = listing.place(last) else {
@@ -148,9 +147,12 @@ impl Sequence {
         }
     }
 
-    fn listing(&self, place: Place) -> Option<usize> {
+    /// The index of the listing that has a place, and of the file in this listing.
+    fn index(&self, place: Place) -> Option<(usize, usize)> {
         let after = self.listings.partition_point(|l| l.start <= place);
-        after.checked_sub(1)
+        let listing = after.checked_sub(1)?;
+        let file = (place - self.listings[listing].start) as usize;
+        (file < self.listings[listing].files.len()).then_some((listing, file))
     }
 
     /// The place of a file; the newest one if it was listed several times.

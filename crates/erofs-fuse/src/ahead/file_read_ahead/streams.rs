@@ -31,7 +31,7 @@ const WINDOW: [u64; 2] = [8, 64];
 struct Window {
     stream: u64,
     places: Range<Place>,
-    marker: Option<Place>,
+    marker: Place,
 }
 
 /// A file to store, for [`Streams::stored`].
@@ -95,7 +95,7 @@ impl Streams {
             while window.places.start < end
                 && let Some(place) = window.places.next()
             {
-                if window.marker != Some(place) {
+                if window.marker != place {
                     let stream = window.stream;
                     return Some(Due { stream, place });
                 }
@@ -127,7 +127,7 @@ impl Streams {
         let Some(window) = self.windows.iter().find(reached) else {
             return false;
         };
-        let (stream, is_marker) = (window.stream, window.marker == Some(place));
+        let (stream, is_marker) = (window.stream, window.marker == place);
         for window in self.windows.iter_mut().filter(|w| w.stream == stream) {
             let Range { start, end } = window.places;
             window.places.start = start.max(end.min(place + 1));
@@ -163,33 +163,27 @@ impl Streams {
     }
 
     fn go_on(&mut self, mut stream: Stream, place: Place) {
-        let number = stream.number;
         stream.last = stream.last.max(place);
-        match &mut stream.ahead {
+        let due = match &mut stream.ahead {
             Some(ahead) if place >= ahead.marker => {
                 self.used += ahead.stored[0];
                 self.caution /= 2;
-                let window = ahead.next_window(place);
-                self.windows.push_back(Window {
-                    stream: number,
-                    places: window,
-                    marker: Some(ahead.marker),
-                });
+                Some((ahead.next_window(place), ahead.marker))
             }
-            Some(_) => {}
+            Some(_) => None,
             None => {
                 stream.run += 1;
-                if stream.run >= EARLIEST + self.caution {
-                    let ahead = Ahead::new(place);
-                    self.windows.push_back(Window {
-                        stream: number,
-                        places: place + 1..ahead.end,
-                        marker: Some(ahead.marker),
-                    });
-                    stream.ahead = Some(ahead);
-                }
+                let is_sure = stream.run >= EARLIEST + self.caution;
+                stream.ahead = is_sure.then(|| Ahead::new(place));
+                let ahead = stream.ahead.as_ref();
+                ahead.map(|ahead| (place + 1..ahead.end, ahead.marker))
             }
-        }
+        };
+        self.windows.extend(due.map(|(places, marker)| Window {
+            stream: stream.number,
+            places,
+            marker,
+        }));
         self.streams.push(stream);
     }
 }

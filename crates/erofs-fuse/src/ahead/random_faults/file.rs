@@ -103,12 +103,18 @@ impl File {
             None => self.begin(range, longest),
         };
         if declines {
-            self.decline(range);
+            let declined = Declined {
+                range: range.clone(),
+                number: self.reads,
+                asked: None,
+            };
+            push(&mut self.declined, REMEMBERED, declined);
         }
         declines
     }
 
-    /// Whether the window that this request continues was declined. The requests of a window may
+    /// Whether the window that this request continues was declined; `None` if the request begins
+    /// another window. The requests of a window may
     /// arrive in either order and on different threads, and may leave out parts that are cached.
     fn continues(&mut self, range: &Range<u64>, longest: u64) -> Option<bool> {
         let last = self.windows.back_mut()?;
@@ -139,15 +145,6 @@ impl File {
             true => self.apart.saturating_sub(BESIDE),
             false => (self.apart + 1).min(EARLIEST + self.caution + 2 * BESIDE),
         };
-    }
-
-    fn decline(&mut self, range: &Range<u64>) {
-        let declined = Declined {
-            range: range.clone(),
-            number: self.reads,
-            asked: None,
-        };
-        push(&mut self.declined, REMEMBERED, declined);
     }
 
     /// Notes that a window is declined, and lowers the caution after enough windows that were not

@@ -39,6 +39,8 @@ figures::figures! {
 pub(crate) struct RandomFaults {
     /// Guarded by its own lock; if it is taken, no thread waits for it.
     files: PiMutex<Files>,
+    /// Size in bytes of the kernel's largest window.
+    longest: u64,
     /// Whether any window was declined. From then on, requests for single pages are examined.
     declined_any: AtomicBool,
     /// Set once, if the kernel's pages are too large.
@@ -51,7 +53,8 @@ impl RandomFaults {
     /// Watches windows of at most `longest` bytes, the kernel's limit.
     pub(crate) fn new(longest: u64) -> Self {
         Self {
-            files: PiMutex::new(Files::new(longest)),
+            files: PiMutex::default(),
+            longest,
             declined_any: AtomicBool::new(false),
             unfit: AtomicBool::new(false),
             page_size: u32::try_from(rustix::param::page_size()).unwrap_or(u32::MAX),
@@ -73,7 +76,8 @@ impl RandomFaults {
         let Some(mut files) = self.files.try_lock() else {
             return false;
         };
-        let declines = files.window(file, &(offset..offset.saturating_add(size.into())));
+        let window = offset..offset.saturating_add(size.into());
+        let declines = files.file(file).window(&window, self.longest);
         drop(files);
         if declines {
             self.declined_any.store(true, Ordering::Relaxed);

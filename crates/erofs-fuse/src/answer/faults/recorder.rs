@@ -1,8 +1,10 @@
 //! Passes faults from the serving threads to the log.
 
+use std::cell::Cell;
 use std::os::fd::AsFd;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Instant, SystemTime};
 
@@ -39,16 +41,17 @@ pub(crate) struct FaultRecorder {
     changed: AtomicBool,
     log: Log,
     image: String,
+    engine: Weak<Engine>,
+    /// The inode that the mount shows as `/`.
+    root: Nid,
 }
 
 /// The thread that logs, if there was anything to log. Dropping this ends the thread once
 /// everything is logged.
-#[derive(Debug)]
 pub(crate) struct Running {
     recorder: Arc<FaultRecorder>,
-    engine: Weak<Engine>,
-    root: Nid,
-    thread: Arc<Mutex<Option<JoinHandle<()>>>>,
+    /// Set by the main thread, which also drops this.
+    thread: Rc<Cell<Option<JoinHandle<()>>>>,
 }
 
 impl FaultRecorder {
@@ -68,26 +71,23 @@ impl FaultRecorder {
             changed: AtomicBool::new(false),
             log,
             image: engine.name().to_owned(),
+            engine: Arc::downgrade(engine),
+            root,
         });
         let running = Running {
             recorder: Arc::clone(&recorder),
-            engine: Arc::downgrade(engine),
-            root,
-            thread: Arc::default(),
+            thread: Rc::default(),
         };
-        let (ours, engine) = (Arc::clone(&recorder), Arc::downgrade(engine));
-        let thread = Arc::clone(&running.thread);
+        let (ours, thread) = (Arc::clone(&recorder), Rc::clone(&running.thread));
         on_demand.starts(&demand, move || {
-            let started = thread::Builder::new()
-                .name("erofs_faults".to_owned())
-                .spawn(move || {
-                    // Normal priority, whatever the creating thread has.
-                    cpu_workers::lower();
-                    ours.log_all(&engine, root);
-                })
-                .map_err(Error::std_io("erofs_faults"))?;
-            *thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(started);
-            Ok(())
+            let builder = thread::Builder::new().name("erofs_faults".to_owned());
+            let started = builder.spawn(move || {
+                // Normal priority, whatever the creating thread has.
+                cpu_workers::lower();
+                ours.log_all();
+            });
+            // Without the thread, faults are logged when the mount ends.
+            thread.set(started.ok());
         });
         Ok((recorder, running))
     }
@@ -96,9 +96,14 @@ impl FaultRecorder {
     pub(crate) fn record(&self, error: &erofs_engine::Error) {
         let (fault, now) = (Fault::new(error), SystemTime::now());
         if self.table.lock().count(fault, now) {
-            self.demand.ask();
-            self.news.wake();
+            self.ask();
         }
+    }
+
+    /// Makes the thread that logs look at the table.
+    fn ask(&self) {
+        self.demand.ask();
+        self.news.wake();
     }
 
     /// The errno of an error. A fault of the image is recorded in full, since the reading program
@@ -123,9 +128,8 @@ impl FaultRecorder {
         if self.changed.load(Ordering::Relaxed) {
             return true;
         }
-        engine
-            .change()
-            .is_some_and(|change| self.note_change(change))
+        let change = engine.change();
+        change.is_some_and(|change| self.note_change(change))
     }
 
     /// Checks for a certain change although no request has failed, since overwritten bytes may
@@ -140,8 +144,7 @@ impl FaultRecorder {
         let is_certain = change.is_certain;
         self.changed.store(is_certain, Ordering::Relaxed);
         if self.table.lock().changed(change) {
-            self.demand.ask();
-            self.news.wake();
+            self.ask();
         }
         is_certain
     }
@@ -153,15 +156,18 @@ impl FaultRecorder {
         figures(&table, name.as_deref())
     }
 
-    fn log_all(&self, engine: &Weak<Engine>, root: Nid) {
+    fn log_all(&self) {
         let mut rate = Rate::new(Instant::now());
         loop {
             let closing = self.closing();
-            if let Some(line) = self.change_for_log() {
+            // The lock must not be held while a line is written.
+            let change = self.table.lock().change_for_log();
+            if let Some(line) = change {
                 self.log.line(&line);
             }
-            while let Some(known) = self.next_for_log() {
-                self.log_one(known, engine, root, &mut rate);
+            let next = || self.table.lock().next_for_log();
+            while let Some(known) = next() {
+                self.log_one(known, &mut rate);
             }
             if closing {
                 return self.log_end();
@@ -171,20 +177,10 @@ impl FaultRecorder {
         }
     }
 
-    /// A separate function, so that the lock is released when it returns.
-    fn next_for_log(&self) -> Option<Known> {
-        self.table.lock().next_for_log()
-    }
-
-    /// Separate for the same reason as `next_for_log`.
-    fn change_for_log(&self) -> Option<String> {
-        self.table.lock().change_for_log()
-    }
-
-    fn log_one(&self, mut known: Known, engine: &Weak<Engine>, root: Nid, rate: &mut Rate) {
+    fn log_one(&self, mut known: Known, rate: &mut Rate) {
         let passes = rate.take(Instant::now());
-        if passes && let (Some(engine), Some(nid)) = (engine.upgrade(), known.fault.nid) {
-            known.path = find_path(&engine, root, nid, &|| self.closing());
+        if passes && let (Some(engine), Some(nid)) = (self.engine.upgrade(), known.fault.nid) {
+            known.path = find_path(&engine, self.root, nid, &|| self.closing());
         }
         let logged = passes && entry::write(&self.log, &known);
         self.table.lock().asked_log(&known, logged);
@@ -215,15 +211,10 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.recorder.closing.store(true, Ordering::Release);
         self.recorder.news.wake();
-        let thread = self
-            .thread
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        match thread {
+        match self.thread.take() {
             // A panic has already been printed, and the mount ends anyway.
             Some(thread) => drop(thread.join()),
-            None => self.recorder.log_all(&self.engine, self.root),
+            None => self.recorder.log_all(),
         }
     }
 }

@@ -1,11 +1,10 @@
 //! Reports faults in the live counters.
 
-use std::time::SystemTime;
-
 use erofs_engine::erofs_format::Nid;
 use serde::Serialize;
 
 use super::table::{FaultTable, Known, Totals};
+use crate::text::seconds;
 
 /// Maximum number of faults shown.
 const SHOWN: usize = 10;
@@ -87,14 +86,10 @@ fn one(known: &Known) -> KnownFault {
     }
 }
 
-/// Seconds since 1970.
-fn seconds(time: SystemTime) -> u64 {
-    let since = time.duration_since(SystemTime::UNIX_EPOCH);
-    since.map_or(0, |since| since.as_secs())
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::SystemTime;
+
     use super::super::fault::Fault;
     use super::*;
 

@@ -311,7 +311,7 @@ fn start_server(session: &Arc<Session>, cpu: usize) -> JoinHandle<()> {
 /// Starts a thread; returns once its channel is open.
 fn start(
     session: &Arc<Session>,
-    open: impl FnOnce(&Arc<Session>) -> io::Result<Channel> + Send + 'static,
+    open: impl FnOnce(&Arc<Session>) -> io::Result<Box<dyn Channel>> + Send + 'static,
 ) -> JoinHandle<()> {
     let (sender, opened): (_, Opened) = mpsc::channel();
     let session = Arc::clone(session);
