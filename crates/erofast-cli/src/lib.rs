@@ -19,7 +19,7 @@ pub mod units;
 
 use clap::Subcommand;
 
-pub use examples::{examples, examples_help};
+pub use examples::{examples, examples_help, with_examples};
 pub use lab::{
     ENGINES, LabCommand, LabDiffArgs, LabEngineArgs, LabHotplugArgs, LabKernelArgs, LabLaunchArgs,
     LabOutputArgs, LabPressureArgs, LabReadArgs, LabReportArgs, LabRoundsArgs, LabRunArgs,

@@ -28,7 +28,8 @@ use std::process::ExitCode;
 
 use erofast_cli::{Outcome, Usage, check_stdout, end, parse, status};
 
-use crate::cli::{Cli, Command, HelperArgs};
+use crate::cli::mount::HelperArgs;
+use crate::cli::{Cli, Command};
 
 #[global_allocator]
 static ALLOCATOR: sys::allocator::Allocator = sys::allocator::Allocator;
@@ -80,7 +81,7 @@ fn is_mount_helper() -> bool {
 fn is_fuse_style() -> bool {
     let mut arguments = std::env::args_os();
     let program = arguments.next().unwrap_or_default();
-    cli::is_fuse_style(Path::new(&program), arguments.next().as_deref())
+    cli::fuse_style::is_fuse_style(Path::new(&program), arguments.next().as_deref())
 }
 
 /// Whether the command queries servers that other users may have started.

@@ -23,20 +23,15 @@ pub struct Entry {
     pub duplicate: bool,
 }
 
-/// What a walk reports.
+/// Something that cannot be reached.
 #[derive(Debug)]
-pub enum Visit {
-    /// An entry that can be reached.
-    Entry(Entry),
-    /// Something that cannot be reached.
-    Fault {
-        /// The path of the entry, or of its directory.
-        path: Vec<u8>,
-        /// The inode of the entry, or of its directory.
-        nid: Nid,
-        /// Why it cannot be reached.
-        error: String,
-    },
+pub struct Fault {
+    /// The path of the entry, or of its directory.
+    pub path: Vec<u8>,
+    /// The inode of the entry, or of its directory.
+    pub nid: Nid,
+    /// Why it cannot be reached.
+    pub error: String,
 }
 
 /// Maximum length of a path that is walked, in bytes: four times the limit of a system call.
@@ -46,38 +41,8 @@ const LONGEST_PATH: usize = 16 << 10;
 const INODES: usize = 7 << 20;
 /// Maximum number of entries read ahead in all directories on the way down.
 const READ_AHEAD: usize = 1 << 16;
-
-/// Walks everything below `start`, which is visited first. A directory is followed by its entries,
-/// in their order on disk. Each directory is entered once, so a loop of directories ends.
-///
-/// Memory is bounded for any image: it holds the path, the numbers of the inodes found, and a
-/// limited number of entries read ahead.
-pub fn walk(
-    engine: &Engine,
-    start: &Arc<Inode>,
-    visit: &mut dyn FnMut(Visit) -> anyhow::Result<()>,
-) -> anyhow::Result<()> {
-    let mut walk = Walk {
-        engine,
-        seen: HashSet::new(),
-        frames: Vec::new(),
-        path: Vec::new(),
-        visit,
-    };
-    walk.meet(start.clone(), 0, false)?;
-    while let Some(frame) = walk.frames.last_mut() {
-        walk.path.truncate(frame.path);
-        match frame.listing.next(engine) {
-            Some(Ok(name)) => walk.descend(&name)?,
-            Some(Err(error)) => {
-                let nid = frame.listing.directory().nid;
-                walk.fault(nid, error)?;
-            }
-            None => drop(walk.frames.pop()),
-        }
-    }
-    Ok(())
-}
+/// Maximum number of inodes that may be found again in directories that are entered again.
+const REPEATED: usize = 1 << 20;
 
 /// A directory on the way down.
 struct Frame {
@@ -86,81 +51,132 @@ struct Frame {
     path: usize,
 }
 
-struct Walk<'a> {
+/// A walk through a tree; see [`walk`].
+pub struct Walk<'a> {
     engine: &'a Engine,
+    /// Where the walk starts, until it has started.
+    start: Option<Arc<Inode>>,
     seen: HashSet<Nid>,
+    /// Number of entries whose inode was found before.
+    repeated: usize,
     frames: Vec<Frame>,
     /// Path of the current entry.
     path: Vec<u8>,
-    visit: &'a mut dyn FnMut(Visit) -> anyhow::Result<()>,
+}
+
+/// Walks everything below `start`, which comes first. A directory is followed by its entries, in
+/// their order on disk. Each directory is entered once, so a loop of directories ends. In a tree of
+/// several images, overlayfs redirects may show a directory under several paths: it is entered
+/// under each of them, within limits.
+///
+/// Memory is bounded for any image: it holds the path, the numbers of the inodes found, and a
+/// limited number of entries read ahead.
+pub fn walk<'a>(engine: &'a Engine, start: &Arc<Inode>) -> Walk<'a> {
+    Walk {
+        engine,
+        start: Some(start.clone()),
+        seen: HashSet::new(),
+        repeated: 0,
+        frames: Vec::new(),
+        path: Vec::new(),
+    }
+}
+
+impl Iterator for Walk<'_> {
+    type Item = Result<Entry, Fault>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some(start) = self.start.take() {
+            return Some(self.meet(start, 0, false));
+        }
+        while let Some(frame) = self.frames.last_mut() {
+            self.path.truncate(frame.path);
+            match frame.listing.next(self.engine) {
+                Some(Ok(name)) => return Some(self.descend(&name)),
+                Some(Err(error)) => {
+                    let nid = frame.listing.directory().nid;
+                    return Some(Err(self.fault(nid, error)));
+                }
+                None => drop(self.frames.pop()),
+            }
+        }
+        None
+    }
 }
 
 impl Walk<'_> {
-    fn descend(&mut self, name: &Name) -> anyhow::Result<()> {
-        if !self.path.is_empty() {
+    /// Skips the entries of the directory that the walk has just returned.
+    pub fn skip_entries(&mut self) {
+        self.frames.pop();
+    }
+
+    fn descend(&mut self, name: &Name) -> Result<Entry, Fault> {
+        let parent = self.path.len();
+        if parent > 0 {
             self.path.push(b'/');
         }
         self.path.extend_from_slice(&name.name);
         if self.path.len() > LONGEST_PATH {
-            self.path
-                .truncate(self.frames.last().map_or(0, |frame| frame.path));
+            self.path.truncate(parent);
             let error = format!("its path is longer than {LONGEST_PATH} bytes; it is left out");
-            return self.fault(name.nid, error);
+            return Err(self.fault(name.nid, error));
         }
         match self.engine.inode(name.nid) {
             Ok(inode) => self.meet(inode, name.claimed_type, name.duplicate),
-            Err(error) => self.fault(name.nid, error.to_string()),
+            Err(error) => Err(self.fault(name.nid, error.to_string())),
         }
     }
 
-    fn meet(&mut self, inode: Arc<Inode>, claimed_type: u8, duplicate: bool) -> anyhow::Result<()> {
+    fn meet(
+        &mut self,
+        inode: Arc<Inode>,
+        claimed_type: u8,
+        duplicate: bool,
+    ) -> Result<Entry, Fault> {
         let full = self.seen.len() >= INODES;
-        let first = if full {
-            !self.seen.contains(&inode.nid)
-        } else {
-            self.seen.insert(inode.nid)
+        let first = match full {
+            true => !self.seen.contains(&inode.nid),
+            false => self.seen.insert(inode.nid),
         };
-        let directory = inode.file_type() == FileType::Directory;
-        if directory && !first {
-            let error = format!(
-                "nid {}: this directory appears more than once in the tree",
-                inode.own_nid()
-            );
-            return self.fault(inode.nid, error);
+        self.repeated += usize::from(!first);
+        if inode.file_type() == FileType::Directory {
+            let why = if !first && !self.may_repeat(inode.nid) {
+                "this directory appears more than once in the tree".to_owned()
+            } else if full {
+                format!("left out: the tree has more than {INODES} inodes")
+            } else {
+                String::new()
+            };
+            if !why.is_empty() {
+                let error = format!("nid {}: {why}", inode.own_nid());
+                return Err(self.fault(inode.nid, error));
+            }
+            self.enter(inode.clone());
         }
-        if directory && full {
-            let error = format!(
-                "nid {}: left out: the tree has more than {INODES} inodes",
-                inode.own_nid()
-            );
-            return self.fault(inode.nid, error);
-        }
-        (self.visit)(Visit::Entry(Entry {
+        Ok(Entry {
             path: self.path.clone(),
-            inode: inode.clone(),
+            inode,
             claimed_type,
             first,
             duplicate,
-        }))?;
-        if directory {
-            self.enter(inode);
-        }
-        Ok(())
+        })
+    }
+
+    /// Whether a directory that was entered before may be entered again.
+    fn may_repeat(&self, nid: Nid) -> bool {
+        let mut above = self.frames.iter().map(|frame| frame.listing.directory());
+        self.engine.image_count() > 1
+            && self.repeated <= REPEATED
+            && above.all(|directory| directory.nid != nid)
     }
 
     fn enter(&mut self, directory: Arc<Inode>) {
-        let pending: usize = match self.frames.len() % 16 {
-            0 => self
-                .frames
-                .iter()
-                .map(|frame| frame.listing.pending())
-                .sum(),
-            _ => 0,
-        };
-        if pending > READ_AHEAD {
-            self.frames
-                .iter_mut()
-                .for_each(|frame| frame.listing.shrink());
+        if self.frames.len() % 16 == 0 {
+            let pending = self.frames.iter().map(|frame| frame.listing.pending());
+            if pending.sum::<usize>() > READ_AHEAD {
+                let frames = self.frames.iter_mut();
+                frames.for_each(|frame| frame.listing.shrink());
+            }
         }
         self.frames.push(Frame {
             listing: Listing::new(directory),
@@ -168,28 +184,22 @@ impl Walk<'_> {
         });
     }
 
-    fn fault(&mut self, nid: Nid, error: String) -> anyhow::Result<()> {
-        (self.visit)(Visit::Fault {
+    fn fault(&self, nid: Nid, error: String) -> Fault {
+        Fault {
             path: self.path.clone(),
             nid,
             error,
-        })
+        }
     }
 }
 
 /// Total size in bytes of all reachable files below `start`.
-pub fn total_bytes(engine: &Engine, start: &Arc<Inode>) -> anyhow::Result<u64> {
-    let mut total = 0_u64;
-    walk(engine, start, &mut |visit| {
-        if let Visit::Entry(entry) = visit
-            && entry.first
-            && entry.inode.file_type() == FileType::Regular
-        {
-            total = total.saturating_add(entry.inode.size);
-        }
-        Ok(())
-    })?;
-    Ok(total)
+pub fn total_bytes(engine: &Engine, start: &Arc<Inode>) -> u64 {
+    let entries = walk(engine, start).flatten();
+    let files = entries
+        .filter(|entry| entry.first && entry.inode.file_type() == FileType::Regular)
+        .map(|entry| entry.inode.size);
+    files.fold(0, u64::saturating_add)
 }
 
 /// `directory/name`, or whichever of them is not empty.

@@ -4,7 +4,6 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use erofast_cli::examples_help;
 
 use super::flags::{RemoteArgs, VerityArgs};
 
@@ -21,7 +20,6 @@ pub enum CacheCommand {
 
 /// Arguments of `cache list`.
 #[derive(Args, Debug)]
-#[command(after_long_help = examples_help("erofast cache list"))]
 pub struct CacheListArgs {
     /// Cache directory [default: erofast in XDG_CACHE_HOME, or else in /var/cache (root) or
     /// ~/.cache]
@@ -37,7 +35,6 @@ pub struct CacheListArgs {
 
 /// Arguments of `cache prune`.
 #[derive(Args, Debug)]
-#[command(after_long_help = examples_help("erofast cache prune"))]
 pub struct CachePruneArgs {
     /// Cache directory [default: erofast in XDG_CACHE_HOME, or else in /var/cache (root) or
     /// ~/.cache]
@@ -56,7 +53,6 @@ pub struct CachePruneArgs {
 
 /// Arguments of `cache fetch`.
 #[derive(Args, Debug)]
-#[command(after_long_help = examples_help("erofast cache fetch"))]
 pub struct CacheFetchArgs {
     /// URL of the image (http, https, oci)
     pub url: PathBuf,

@@ -85,34 +85,15 @@ pub struct Preserve {
     pub permissions: Option<bool>,
 }
 
-/// The options: name, value, whether it applies to the owner and to the permissions, and help text.
-const PRESERVE: [(&str, bool, [bool; 2], &str); 6] = [
-    ("preserve", true, [true, true], "Keep owner and permissions"),
-    (
-        "preserve-owner",
-        true,
-        [true, false],
-        "Keep the owner (default for root)",
-    ),
-    (
-        "preserve-perms",
-        true,
-        [false, true],
-        "Keep the permissions (default for root)",
-    ),
-    (
-        "no-preserve",
-        false,
-        [true, true],
-        "Keep neither owner nor permissions",
-    ),
-    (
-        "no-preserve-owner",
-        false,
-        [true, false],
-        "Extract as the current user",
-    ),
-    ("no-preserve-perms", false, [false, true], "Apply the umask"),
+/// The options and their help texts. The names say whether an option is about the owner
+/// (`-owner`), the permissions (`-perms`) or both.
+const PRESERVE: [(&str, &str); 6] = [
+    ("preserve", "Keep owner and permissions"),
+    ("preserve-owner", "Keep the owner (default for root)"),
+    ("preserve-perms", "Keep the permissions (default for root)"),
+    ("no-preserve", "Keep neither owner nor permissions"),
+    ("no-preserve-owner", "Extract as the current user"),
+    ("no-preserve-perms", "Apply the umask"),
 ];
 
 impl FromArgMatches for Preserve {
@@ -122,14 +103,15 @@ impl FromArgMatches for Preserve {
             let given = matches.value_source(name) == Some(ValueSource::CommandLine);
             matches.index_of(name).filter(|_| given)
         };
-        let last = |what: usize| {
-            let of_it = PRESERVE.iter().filter(|(_, _, of, _)| of[what]);
-            let given = of_it.filter_map(|(name, yes, ..)| Some((given(name)?, *yes)));
-            given.max().map(|(_, yes)| yes)
+        let last_unless_about = |other: &str| {
+            let names = PRESERVE.iter().map(|(name, _)| name);
+            let names = names.filter(|name| !name.ends_with(other));
+            let given = names.filter_map(|name| Some((given(name)?, name)));
+            given.max().map(|(_, name)| !name.starts_with("no-"))
         };
         Ok(Self {
-            owner: last(0),
-            permissions: last(1),
+            owner: last_unless_about("-perms"),
+            permissions: last_unless_about("-owner"),
         })
     }
 
@@ -141,13 +123,8 @@ impl FromArgMatches for Preserve {
 
 impl Args for Preserve {
     fn augment_args(command: Command) -> Command {
-        let option = |(name, _, _, help): &(&'static str, bool, [bool; 2], &'static str)| {
-            Arg::new(*name)
-                .long(*name)
-                .help(*help)
-                .action(ArgAction::SetTrue)
-        };
-        command.args(PRESERVE.iter().map(option))
+        let option = |(name, help)| Arg::new(name).long(name).help(help);
+        command.args(PRESERVE.map(|it| option(it).action(ArgAction::SetTrue)))
     }
 
     fn augment_args_for_update(command: Command) -> Command {

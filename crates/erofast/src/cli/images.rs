@@ -1,19 +1,18 @@
 //! Arguments of the commands that read an image without mounting it.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{Args, ValueHint};
-use erofast_cli::{Usage, examples_help};
+use erofast_cli::Usage;
 use erofs_engine::remote_image::Ahead;
 use erofs_engine::{Engine, EngineOptions, Offset, WorkersMode};
 use erofs_mount::{note, without_effect};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-use super::files::FileArgs;
-use super::flags::{RemoteArgs, VerityArgs};
+use super::flags::{FileArgs, Flags, RemoteArgs, VerityArgs};
 
 /// The argument that names an image.
 #[derive(Args, Clone, Debug)]
@@ -36,6 +35,29 @@ pub struct OpeningArgs {
     pub files: FileArgs,
     #[command(flatten)]
     pub remote: RemoteArgs,
+}
+
+impl<const GROUP: usize> Flags<GROUP> {
+    /// Applies the flags to the options of an image.
+    ///
+    /// # Errors
+    /// One line that names the flag.
+    pub fn apply(&self, options: &mut EngineOptions) -> Result<(), Usage> {
+        let mut given = self.options();
+        given.try_for_each(|(name, value)| set_flag(options, name, value))
+    }
+}
+
+/// Sets a mount option given as a flag; the error names the flag.
+pub fn set_flag(options: &mut EngineOptions, name: &str, value: &OsStr) -> Result<(), Usage> {
+    options.set(name, Some(value)).map(drop).map_err(|error| {
+        let (begin, rest) = error.split_at_checked(name.len()).unwrap_or_default();
+        let flag = |text: &str| text.replace(['.', '_'], "-");
+        Usage(match flag(begin) == flag(name) {
+            true => format!("--{}{rest}", flag(name)),
+            false => format!("--{}: {error}", flag(name)),
+        })
+    })
 }
 
 impl OpeningArgs {
@@ -110,17 +132,9 @@ impl ImageArgs {
     /// The image cannot be opened, `read` fails, or the bytes read do not match the image's digest.
     pub fn read_with<T>(
         &self,
-        options: EngineOptions,
+        mut options: EngineOptions,
         read: impl FnOnce(&Arc<Engine>) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
-        let engine = self.open(options)?;
-        let read = read(&engine)?;
-        engine.settle()?;
-        Ok(read)
-    }
-
-    fn open(&self, options: EngineOptions) -> anyhow::Result<Arc<Engine>> {
-        let mut options = options;
         self.opening.apply(&mut options)?;
         self.verity.apply(&mut options)?;
         options.remote.gives_up = true;
@@ -131,13 +145,15 @@ impl ImageArgs {
             note(line);
         }
         allow_many_files();
-        Ok(Engine::open(&self.image, &options)?)
+        let engine = Engine::open(&self.image, &options)?;
+        let read = read(&engine)?;
+        engine.settle()?;
+        Ok(read)
     }
 }
 
 /// Arguments of `info`.
 #[derive(Args, Debug)]
-#[command(after_long_help = examples_help("erofast info"))]
 pub struct InfoArgs {
     #[command(flatten)]
     pub image: ImageArgs,
@@ -154,7 +170,6 @@ pub struct InfoArgs {
 
 /// Arguments of `ls`.
 #[derive(Args, Debug)]
-#[command(after_long_help = examples_help("erofast ls"))]
 pub struct LsArgs {
     #[command(flatten)]
     pub image: ImageArgs,
@@ -180,7 +195,6 @@ pub struct LsArgs {
 
 /// Arguments of `cat`.
 #[derive(Args, Debug)]
-#[command(after_long_help = examples_help("erofast cat"))]
 pub struct CatArgs {
     #[command(flatten)]
     pub image: ImageArgs,
@@ -191,7 +205,6 @@ pub struct CatArgs {
 
 /// Arguments of `check`.
 #[derive(Args, Debug)]
-#[command(after_long_help = examples_help("erofast check"))]
 pub struct CheckArgs {
     #[command(flatten)]
     pub image: ImageArgs,
@@ -209,7 +222,6 @@ pub struct CheckArgs {
 
 /// Arguments of `extract`.
 #[derive(Args, Debug)]
-#[command(after_long_help = examples_help("erofast extract"))]
 pub struct ExtractArgs {
     #[command(flatten)]
     pub image: ImageArgs,

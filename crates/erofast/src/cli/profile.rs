@@ -4,9 +4,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use erofast_cli::examples_help;
 
-use super::files::FileArgs;
+use super::flags::FileArgs;
 use super::images::OpeningArgs;
 
 /// The subcommands of `profile`.
@@ -34,7 +33,6 @@ pub enum ProfileCommand {
 
 /// Arguments of `profile export`.
 #[derive(Args, Debug)]
-#[command(after_long_help = examples_help("erofast profile export"))]
 pub struct ProfileExportArgs {
     /// Image, or a file that `profile list` names
     #[arg(value_name = "IMAGE|FILE")]
@@ -50,7 +48,6 @@ pub struct ProfileExportArgs {
 
 /// Arguments of `profile merge`.
 #[derive(Args, Debug)]
-#[command(after_long_help = examples_help("erofast profile merge"))]
 pub struct ProfileMergeArgs {
     /// Profiles; a program that is in several of them gets the union of their reads
     #[arg(value_name = "FILE", required = true)]
@@ -62,7 +59,6 @@ pub struct ProfileMergeArgs {
 
 /// Arguments of `profile record`.
 #[derive(Args, Debug)]
-#[command(after_long_help = examples_help("erofast profile record"))]
 pub struct ProfileRecordArgs {
     /// Image file, block device, or URL (http, https, oci)
     pub image: PathBuf,
@@ -87,7 +83,6 @@ pub struct ProfileRecordArgs {
 
 /// Arguments of `profile remove`.
 #[derive(Args, Debug)]
-#[command(after_long_help = examples_help("erofast profile remove"))]
 pub struct ProfileRemoveArgs {
     /// Image, or a file that `profile list` names
     #[arg(value_name = "FILE|IMAGE")]
@@ -100,7 +95,6 @@ pub struct ProfileRemoveArgs {
 
 /// Arguments of `profile list`.
 #[derive(Args, Debug)]
-#[command(after_long_help = examples_help("erofast profile list"))]
 pub struct ProfileListArgs {
     /// Images (files, block devices or URLs) whose launches are listed, or files that `profile
     /// list` names (default: all images)
@@ -115,7 +109,6 @@ pub struct ProfileListArgs {
 
 /// Arguments of `profile show`.
 #[derive(Args, Debug)]
-#[command(after_long_help = examples_help("erofast profile show"))]
 pub struct ProfileShowArgs {
     /// Launch profile, or the image it was learned from
     #[arg(value_name = "FILE|IMAGE")]
@@ -135,7 +128,6 @@ pub struct ProfileShowArgs {
 
 /// Arguments of `profile trim`.
 #[derive(Args, Debug)]
-#[command(after_long_help = examples_help("erofast profile trim"))]
 #[command(group = clap::ArgGroup::new("limit").required(true).multiple(true))]
 pub struct ProfileTrimArgs {
     /// Launch profile, or the image it was learned from; later launches add nothing beyond the

@@ -17,7 +17,8 @@ use erofs_engine::{Engine, EngineOptions, VerityOptions, WorkersMode, remote};
 use erofs_mount::text;
 use serde_json::{Value, json};
 
-use crate::cli::{CacheFetchArgs, CacheListArgs, CachePruneArgs, allow_many_files, set_flag};
+use crate::cli::cache::{CacheFetchArgs, CacheListArgs, CachePruneArgs};
+use crate::cli::images::{allow_many_files, set_flag};
 
 /// Runs `cache list`.
 pub fn list(args: &CacheListArgs) -> anyhow::Result<Outcome> {

@@ -10,7 +10,7 @@ use erofs_engine::erofs_format::{FileType, Inode};
 use erofs_engine::{Engine, ReadContext, WorkersMode};
 use erofs_mount::note;
 
-use crate::cli::CatArgs;
+use crate::cli::images::CatArgs;
 use crate::glob::{self, Found};
 use crate::text;
 

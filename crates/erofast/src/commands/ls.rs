@@ -9,7 +9,7 @@ use erofs_engine::erofs_format::{FileType, Inode};
 use erofs_engine::{Engine, WorkersMode};
 use serde_json::{Value, json};
 
-use crate::cli::LsArgs;
+use crate::cli::images::LsArgs;
 use erofs_mount::note;
 
 use crate::listing::Listing;

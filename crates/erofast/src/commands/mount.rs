@@ -12,7 +12,8 @@ use erofs_engine::{Engine, EngineOptions, WorkersMode};
 use erofs_mount::{MountOptions, MountRequest, Upgraded};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use crate::cli::{FuseStyleArgs, HelperArgs, MountArgs, UmountArgs, UpgradeArgs, option};
+use crate::cli::fuse_style::{FuseStyleArgs, option};
+use crate::cli::mount::{HelperArgs, MountArgs, UmountArgs, UpgradeArgs};
 
 /// Runs `erofast mount`.
 pub fn run(args: &MountArgs) -> anyhow::Result<Outcome> {

@@ -2,7 +2,9 @@
 
 use erofast_cli::Outcome;
 
-use crate::cli::{CacheCommand, ProfileCommand, ToolCommand};
+use crate::cli::cache::CacheCommand;
+use crate::cli::profile::ProfileCommand;
+use crate::cli::tools::ToolCommand;
 use crate::commands::{cache, cat, check, extract, generate, info, ls, measure, profile};
 
 /// Runs one of the commands.

@@ -27,7 +27,7 @@ use self::report::{Fault, print};
 use self::walk::Walk;
 use self::work::work;
 use crate::batch::{batches, threads};
-use crate::cli::CheckArgs;
+use crate::cli::images::CheckArgs;
 use crate::tree;
 
 pub use self::report::Report;

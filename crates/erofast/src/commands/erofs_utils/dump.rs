@@ -7,7 +7,7 @@ use erofs_engine::erofs_format::{FileType, Inode};
 
 use super::report::{message, read_image};
 use super::{inode, statistics, superblock};
-use crate::cli::DumpArgs;
+use crate::cli::erofs_utils::DumpArgs;
 use crate::commands::info::uuid;
 
 /// Runs the program. Faults in the inode are printed, but do not count as a failure.

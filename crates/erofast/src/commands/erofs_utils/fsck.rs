@@ -12,7 +12,7 @@ use rustix::fs::Mode;
 use rustix::process::{geteuid, umask};
 
 use super::report::{message, percent, read_image};
-use crate::cli::FsckArgs;
+use crate::cli::erofs_utils::FsckArgs;
 use crate::commands::check::{self, Content};
 use crate::commands::extract::{self, Keep, Replace};
 use crate::commands::info::each_extent;

@@ -7,7 +7,7 @@ use erofs_engine::Engine;
 use erofs_engine::erofs_format::{DataLayout, Extent, ExtentKind, Inode, Nid, Superblock};
 
 use super::report::{percent, shown};
-use crate::cli::DumpArgs;
+use crate::cli::erofs_utils::DumpArgs;
 use crate::commands::info::each_extent;
 use crate::text;
 use crate::tree::{self, Visit};

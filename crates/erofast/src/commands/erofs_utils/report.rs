@@ -8,7 +8,8 @@ use std::sync::Arc;
 use erofs_engine::erofs_format::Inode;
 use erofs_engine::{Engine, EngineOptions, Error, WorkersMode};
 
-use crate::cli::{ImageArgs, TargetArgs};
+use crate::cli::erofs_utils::TargetArgs;
+use crate::cli::images::ImageArgs;
 use crate::text;
 
 /// Prints a line on standard error. `level` is `E`, `W` or `I`: an error, a warning or information.

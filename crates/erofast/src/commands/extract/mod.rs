@@ -32,7 +32,7 @@ use sys::fuse_signals::ending_signals_to_catch;
 use self::job::Job;
 use self::journal::{Journal, Summary};
 use self::target::Target;
-use crate::cli::ExtractArgs;
+use crate::cli::images::ExtractArgs;
 use crate::{glob, tree};
 
 pub use self::target::{Keep, Replace};

@@ -12,7 +12,9 @@ use erofast_cli::ENGINES;
 use erofs_mount::KNOWN;
 
 use super::inside::with_paths;
-use crate::cli::{Cli, DumpArgs, FsckArgs, HelperArgs};
+use crate::cli::Cli;
+use crate::cli::erofs_utils::{DumpArgs, FsckArgs};
+use crate::cli::mount::HelperArgs;
 
 /// The script for a shell. Those for bash, zsh and fish call `erofast complete`.
 pub fn script(shell: Shell) -> String {

@@ -12,7 +12,8 @@ use erofast_cli::units::size;
 use erofs_engine::erofs_format::FileType;
 use erofs_engine::{Engine, WorkersMode, remote};
 
-use crate::cli::{ImageArgs, ProfileRemoveArgs};
+use crate::cli::images::ImageArgs;
+use crate::cli::profile::ProfileRemoveArgs;
 use crate::commands::profile;
 use crate::listing::Listing;
 use crate::{glob, text};

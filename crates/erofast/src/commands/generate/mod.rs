@@ -11,7 +11,7 @@ use std::io::{self, Write};
 use anyhow::Context;
 use erofast_cli::{Outcome, stdout};
 
-use crate::cli::{CompleteArgs, CompletionsArgs, ManArgs};
+use crate::cli::generate::{CompleteArgs, CompletionsArgs, ManArgs};
 
 /// Runs `erofast completions SHELL`.
 pub fn completions(args: &CompletionsArgs) -> anyhow::Result<Outcome> {

@@ -9,7 +9,9 @@ use clap_mangen::Man;
 use erofs_mount::{KNOWN, KnownOption};
 use roff::Roff;
 
-use crate::cli::{Cli, DumpArgs, FsckArgs, HelperArgs};
+use crate::cli::Cli;
+use crate::cli::erofs_utils::{DumpArgs, FsckArgs};
+use crate::cli::mount::HelperArgs;
 use crate::text;
 
 /// The source of erofast(7).

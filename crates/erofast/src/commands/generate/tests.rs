@@ -7,7 +7,8 @@ use clap::{Arg, Command, CommandFactory, Parser};
 use erofs_mount::KNOWN;
 
 use super::{complete, pages};
-use crate::cli::{Cli, HelperArgs};
+use crate::cli::Cli;
+use crate::cli::mount::HelperArgs;
 
 /// A command of the parser, with its full name including parent commands.
 type Named = (Vec<String>, Command);

@@ -15,7 +15,7 @@ use self::spread::Spread;
 
 pub use self::extents::each as each_extent;
 
-use crate::cli::InfoArgs;
+use crate::cli::images::InfoArgs;
 use crate::name::hex;
 use crate::text;
 use crate::tree::{self, Visit};

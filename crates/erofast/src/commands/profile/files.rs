@@ -12,7 +12,7 @@ use erofs_engine::{Engine, EngineOptions, WorkersMode, remote};
 use launch_profile::{Error, ImageIdentity, Learned, limits};
 use rustix::fs::OFlags;
 
-use crate::cli::{OpeningArgs, allow_many_files};
+use crate::cli::images::{OpeningArgs, allow_many_files};
 
 /// Printed for an image without profiles.
 pub(super) const NONE: &str = "no launches have been learned";

@@ -17,9 +17,8 @@ use erofs_mount::note;
 use launch_profile::{Decoded, ImageIdentity, Learned, PAGE, Profile, Program, RecordedFile, Trim};
 use serde_json::{Value, json};
 
-use crate::cli::{
-    OpeningArgs, ProfileListArgs, ProfileRemoveArgs, ProfileShowArgs, ProfileTrimArgs,
-};
+use crate::cli::images::OpeningArgs;
+use crate::cli::profile::{ProfileListArgs, ProfileRemoveArgs, ProfileShowArgs, ProfileTrimArgs};
 use crate::text::{name, time};
 use files::{
     Found, NONE, files, is_of_another_version, is_ours, learned_of, named, only, replace,

@@ -29,7 +29,8 @@ use sys::fuse_signals::ending_signals_to_catch;
 
 use super::path_of;
 use super::travelling::{join, write};
-use crate::cli::{ProfileRecordArgs, option};
+use crate::cli::fuse_style::option;
+use crate::cli::profile::ProfileRecordArgs;
 
 /// Interval between checks for signals.
 const TICK: Duration = Duration::from_millis(50);

@@ -10,7 +10,7 @@ use launch_profile::{Learned, Program, limits};
 
 use super::files::{NONE, named, only, read, replace};
 use super::path_of;
-use crate::cli::{ProfileExportArgs, ProfileMergeArgs};
+use crate::cli::profile::{ProfileExportArgs, ProfileMergeArgs};
 
 /// Runs `profile export`.
 pub fn export(args: &ProfileExportArgs) -> anyhow::Result<Outcome> {
