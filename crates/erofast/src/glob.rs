@@ -14,7 +14,7 @@ use erofs_mount::text::{escaped_byte, unquoted};
 
 use crate::listing::Listing;
 use crate::text;
-use crate::tree::{self, Visit, join};
+use crate::tree::{self, join};
 
 /// An entry that a path or a pattern denotes.
 #[derive(Debug)]
@@ -105,7 +105,8 @@ fn components(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     all.filter(|name| !matches!(*name, b"" | b"."))
 }
 
-fn normal(path: &[u8]) -> Vec<u8> {
+/// The path relative to the root of the image: `./a/b`, `/a/b` and `a//b` become `a/b`.
+pub fn normal(path: &[u8]) -> Vec<u8> {
     components(path).collect::<Vec<_>>().join(&b'/')
 }
 
@@ -174,27 +175,18 @@ impl Search<'_> {
         if !self.is_first_walk(path, rest) {
             return;
         }
-        let engine = self.engine;
-        let walked = tree::walk(engine, directory, &mut |visit| {
+        for visit in tree::walk(self.engine, directory) {
             match visit {
-                Visit::Fault { path, error, .. } => {
-                    self.add(below(&path), Err(anyhow::anyhow!(error)));
-                }
-                Visit::Entry(entry) if rest.is_empty() => {
-                    self.add(below(&entry.path), Ok(entry.inode));
-                }
-                Visit::Entry(entry) if entry.inode.file_type() == FileType::Directory => {
+                Err(fault) => self.add(below(&fault.path), Err(anyhow::anyhow!(fault.error))),
+                Ok(entry) if rest.is_empty() => self.add(below(&entry.path), Ok(entry.inode)),
+                Ok(entry) if entry.inode.file_type() == FileType::Directory => {
                     let (is_start, path) = (entry.path.is_empty(), below(&entry.path));
                     if is_start || self.is_first_walk(&path, rest) {
                         self.descend(path, &entry.inode, rest);
                     }
                 }
-                Visit::Entry(_) => {}
+                Ok(_) => {}
             }
-            Ok(())
-        });
-        if let Err(error) = walked {
-            self.found.push(Found::of(path.to_vec(), Err(error)));
         }
     }
 

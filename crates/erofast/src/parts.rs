@@ -6,8 +6,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use erofs_engine::Engine;
-use erofs_engine::erofs_format::{Error, ExtentKind, Inode, Reader};
+use erofs_engine::erofs_format::{ExtentKind, Inode, Reader};
+use erofs_engine::{Engine, Error};
 
 /// Target size of a part in bytes; a single extent may be larger (12 MiB at most).
 pub const PART: u64 = 1 << 20;
@@ -23,9 +23,29 @@ pub enum Part {
     Fault {
         /// The end of the known extents.
         offset: u64,
-        /// Why the rest is unknown.
-        error: Error,
+        /// Why the rest is unknown, with the names of the image and the inode.
+        error: String,
     },
+}
+
+/// Reads a range of a file to the beginning of `buffer`, which grows if it is too short. Returns the
+/// bytes read.
+///
+/// # Errors
+/// The engine cannot read the range.
+pub fn read<'b>(
+    engine: &Engine,
+    inode: &Inode,
+    range: &Range<u64>,
+    buffer: &'b mut Vec<u8>,
+) -> Result<&'b [u8], Error> {
+    let length = (range.end - range.start) as usize;
+    if buffer.len() < length {
+        buffer.resize(length, 0);
+    }
+    let out = &mut buffer[..length];
+    let count = engine.read_at(&engine.waiting(), inode, range.start, out)?;
+    Ok(&buffer[..count])
 }
 
 /// The parts of a file, in order and without gaps.
@@ -93,6 +113,7 @@ impl Iterator for Parts<'_> {
                 Ok(extent) => extent,
                 Err(error) => {
                     self.done = true;
+                    let error = format!("{}: nid {}: {error}", engine.name(), inode.nid);
                     return self.cut_before(at, Part::Fault { offset: at, error });
                 }
             };
@@ -120,7 +141,7 @@ mod tests {
     use erofs_engine::{EngineOptions, WorkersMode};
 
     use super::*;
-    use crate::tree::{self, Visit};
+    use crate::tree;
 
     /// Length of the longest extent that the format allows.
     const EXTENT_MAX: u64 = 12 << 20;
@@ -133,17 +154,14 @@ mod tests {
         };
         let engine = Engine::open(&fixtures.join(name), &options).expect("a good image");
         let root = engine.inode(engine.root()).expect("a root");
-        tree::walk(&engine, &root, &mut |visit| {
-            match visit {
-                Visit::Entry(entry) if entry.inode.file_type() == FileType::Regular => {
-                    check(&engine, &entry.inode);
-                }
-                Visit::Entry(_) => {}
-                Visit::Fault { error, .. } => panic!("{error}"),
+        for visit in tree::walk(&engine, &root) {
+            let inode = visit
+                .unwrap_or_else(|fault| panic!("{}", fault.error))
+                .inode;
+            if inode.file_type() == FileType::Regular {
+                check(&engine, &inode);
             }
-            Ok(())
-        })
-        .expect("a walk");
+        }
     }
 
     const IMAGES: [&str; 5] = [

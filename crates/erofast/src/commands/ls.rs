@@ -13,7 +13,7 @@ use crate::cli::images::LsArgs;
 use erofs_mount::note;
 
 use crate::listing::Listing;
-use crate::tree::{self, Visit, join};
+use crate::tree::{self, join};
 use crate::{glob, name, text};
 
 /// Runs the subcommand. Entries that cannot be shown are reported on standard error.
@@ -82,18 +82,16 @@ impl<W: Write> List<'_, W> {
         if !self.args.recursive {
             return self.entries(path, inode, named);
         }
-        tree::walk(self.engine, inode, &mut |visit| match visit {
-            Visit::Entry(entry) if entry.inode.file_type() == FileType::Directory => {
-                self.entries(&join(path, &entry.path), &entry.inode, named)
+        for visit in tree::walk(self.engine, inode) {
+            match visit {
+                Ok(entry) if entry.inode.file_type() == FileType::Directory => {
+                    self.entries(&join(path, &entry.path), &entry.inode, named)?;
+                }
+                Ok(_) => {}
+                Err(fault) => self.complain(&join(path, &fault.path), &fault.error),
             }
-            Visit::Entry(_) => Ok(()),
-            Visit::Fault {
-                path: below, error, ..
-            } => {
-                self.complain(&join(path, &below), &error);
-                Ok(())
-            }
-        })
+        }
+        Ok(())
     }
 
     /// Prints one directory.

@@ -1,7 +1,6 @@
 //! Results shared by the reading threads.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use erofast_cli::bar::Bar;
@@ -11,75 +10,74 @@ use super::report::{FAULTS, Fault};
 /// Results of all threads.
 #[derive(Debug)]
 pub struct Found {
-    /// Guarded by its own lock. Faults by position in the walk and offset; for each file's content,
-    /// only the one at the lowest offset.
-    faults: Mutex<BTreeMap<(usize, u64), Vec<Fault>>>,
-    /// Guarded by its own lock. Offsets of the faults in broken files, by position in the walk; the
-    /// rest of such a file is not read.
-    broken: Mutex<HashMap<usize, u64>>,
-    /// Guarded by its own lock. Files that match the manifest.
-    matched: Mutex<u64>,
-    /// Atomic. Number of faults kept.
-    kept: AtomicUsize,
-    pub left_out: AtomicU64,
+    /// Guarded by its own lock.
+    results: Mutex<Results>,
     /// Counts the bytes read without a fault.
     pub bar: Bar,
+}
+
+#[derive(Debug, Default)]
+pub struct Results {
+    /// Faults by position in the walk and offset; for each file's content, only the one at the
+    /// lowest offset.
+    pub faults: BTreeMap<(usize, u64), Vec<Fault>>,
+    /// Offsets of the faults in broken files, by position in the walk; the rest of such a file is
+    /// not read.
+    broken: HashMap<usize, u64>,
+    /// Number of files that match the manifest.
+    pub matched: u64,
+    /// Number of faults kept, and of those for which there was no room.
+    kept: usize,
+    pub left_out: u64,
 }
 
 impl Found {
     pub fn new(bar: Bar) -> Self {
         Self {
-            faults: Mutex::default(),
-            broken: Mutex::default(),
-            matched: Mutex::default(),
-            kept: AtomicUsize::new(0),
-            left_out: AtomicU64::new(0),
+            results: Mutex::default(),
             bar,
         }
     }
 
-    pub fn matched(&self) -> MutexGuard<'_, u64> {
-        self.matched.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub fn faults(&self) -> MutexGuard<'_, BTreeMap<(usize, u64), Vec<Fault>>> {
-        self.faults.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn results(&self) -> MutexGuard<'_, Results> {
+        self.results.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds a fault in a name or a directory; one position may have several faults.
     pub fn add(&self, order: usize, fault: Fault) {
-        self.insert((order, 0), fault);
+        self.results().insert((order, 0), fault);
     }
 
     /// Adds a fault in a file's content: only the one at the lowest offset is kept.
     pub fn add_content(&self, order: usize, offset: u64, fault: Fault) {
-        let mut broken = self.broken.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut results = self.results();
         let key = |offset: u64| (order, offset.saturating_add(1));
-        match broken.get(&order) {
-            Some(&known) if known <= offset => return,
-            Some(&known) => {
-                self.faults().remove(&key(known));
+        match results.broken.insert(order, offset) {
+            Some(known) if known <= offset => {
+                results.broken.insert(order, known);
+                return;
             }
+            Some(known) => match results.faults.remove(&key(known)) {
+                Some(_) => results.kept -= 1,
+                None => results.left_out -= 1,
+            },
             None => {}
         }
-        broken.insert(order, offset);
-        self.insert(key(offset), fault);
-    }
-
-    fn insert(&self, key: (usize, u64), fault: Fault) {
-        let mut faults = self.faults();
-        if self.kept.load(Relaxed) >= FAULTS {
-            self.left_out.fetch_add(1, Relaxed);
-            return;
-        }
-        self.kept.fetch_add(1, Relaxed);
-        faults.entry(key).or_default().push(fault);
+        results.insert(key(offset), fault);
     }
 
     pub fn is_broken(&self, order: usize) -> bool {
-        self.broken
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .contains_key(&order)
+        self.results().broken.contains_key(&order)
+    }
+}
+
+impl Results {
+    fn insert(&mut self, key: (usize, u64), fault: Fault) {
+        if self.kept >= FAULTS {
+            self.left_out += 1;
+            return;
+        }
+        self.kept += 1;
+        self.faults.entry(key).or_default().push(fault);
     }
 }

@@ -7,6 +7,8 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 
+use crate::glob;
+
 /// The SHA-256 sum of a file.
 pub type Sum = [u8; 32];
 
@@ -49,7 +51,7 @@ pub fn read(path: &Path) -> anyhow::Result<Manifest> {
                 place()
             );
         };
-        let name = normal(&name);
+        let name = glob::normal(&name);
         if manifest
             .insert(name.clone(), sum)
             .is_some_and(|known| known != sum)
@@ -123,13 +125,6 @@ fn unescaped(name: &[u8]) -> Option<Vec<u8>> {
         });
     }
     Some(out)
-}
-
-/// The path relative to the root of the image: `./a/b`, `/a/b` and `a//b` become `a/b`.
-fn normal(name: &[u8]) -> Vec<u8> {
-    let components = name.split(|&byte| byte == b'/');
-    let named: Vec<&[u8]> = components.filter(|c| !matches!(*c, b"" | b".")).collect();
-    named.join(&b'/')
 }
 
 #[cfg(test)]

@@ -13,7 +13,6 @@ mod work;
 
 use std::num::NonZero;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 
 use erofast_cli::bar::Bar;
@@ -59,7 +58,7 @@ pub fn check(
     let cpus = thread::available_parallelism().map_or(1, NonZero::get);
     let readers = readers.map_or(cpus, NonZero::get);
     let (sender, receiver) = batches(readers);
-    let found = Found::new(Bar::of_bytes("check", || tree::total_bytes(engine, start))?);
+    let found = Found::new(Bar::of_bytes("check", || tree::total_bytes(engine, start)));
     let walked = thread::scope(|scope| {
         let threads = threads(scope, readers, || work(engine, &receiver, &found))?;
         let mut walk = Walk::new(engine, sender, &found, content, manifest);
@@ -78,10 +77,11 @@ pub fn check(
     found.bar.finish();
     report.bytes = found.bar.done();
     if let Some(compared) = &mut report.manifest {
-        compared.matched = *found.matched();
+        compared.matched = found.results().matched;
     }
-    report.left_out += found.left_out.load(Relaxed);
-    report.faults = found.faults().values().flatten().cloned().collect();
+    report.left_out += found.results().left_out;
+    let faults = std::mem::take(&mut found.results().faults);
+    report.faults = faults.into_values().flatten().collect();
     for (name, image) in engine.images() {
         if let Some(what) = image.truncation() {
             let error = format!("{name}: truncated: {what}");

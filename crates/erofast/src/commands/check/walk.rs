@@ -3,23 +3,21 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::ops::Range;
 use std::sync::Arc;
 
 use erofast_cli::units;
-use erofs_engine::Engine;
 use erofs_engine::erofs_format::{FileType, Inode, Nid};
+use erofs_engine::{Engine, Error};
 
 use super::found::Found;
 use super::manifest::Manifest;
 use super::report::{Compared, FAULTS, Fault, Report};
-use super::sums::Whole;
-use super::work::{Part, Task};
+use super::work::{Action, Task};
 use crate::batch::BatchSender;
 use crate::listing::{Listing, Name};
 use crate::parts::{self, Parts};
 use crate::text;
-use crate::tree::{self, Visit};
+use crate::tree;
 
 /// Maximum number of inodes whose names are counted.
 const LINKS: usize = 1 << 18;
@@ -82,17 +80,15 @@ impl<'a> Walk<'a> {
 
     /// Walks everything below `root`.
     pub fn run(&mut self, root: &Arc<Inode>) -> anyhow::Result<()> {
-        let engine = self.engine;
-        tree::walk(engine, root, &mut |visit| {
+        for visit in tree::walk(self.engine, root) {
             self.order += 1;
             match visit {
-                Visit::Entry(entry) => self.entry(entry)?,
-                Visit::Fault { path, nid, error } => {
-                    self.found.add(self.order, Fault::new(&path, nid, error));
+                Ok(entry) => self.entry(entry)?,
+                Err(tree::Fault { path, nid, error }) => {
+                    self.fault(&path, nid, error);
                 }
             }
-            Ok(())
-        })?;
+        }
         self.sender.flush()?;
         self.name_missing();
         self.count_links();
@@ -113,7 +109,7 @@ impl<'a> Walk<'a> {
                 "its directory entry has type {claimed_type}, its inode {}",
                 file_type as u8
             );
-            self.odd(Fault::new(&path, inode.nid, what));
+            self.odd(&path, inode.nid, what);
         }
         if file_type != FileType::Directory {
             self.count_name(&path, &inode, first);
@@ -137,8 +133,7 @@ impl<'a> Walk<'a> {
             FileType::Symlink => {
                 self.report.symlinks += 1;
                 if let Err(error) = self.engine.read_link(&self.engine.waiting(), &inode) {
-                    self.found
-                        .add(self.order, Fault::new(&path, inode.nid, error));
+                    self.fault(&path, inode.nid, error);
                 }
             }
             _ => self.report.others += 1,
@@ -148,31 +143,23 @@ impl<'a> Walk<'a> {
 
     /// Checks that every listed attribute can be looked up: the inode's name filter may hide some.
     fn attributes(&mut self, path: &[u8], inode: &Inode) {
-        let nid = inode.nid;
-        let found = self
-            .engine
-            .xattrs(&self.engine.waiting(), inode)
-            .and_then(|listed| {
-                let found = |name: &[u8]| {
-                    self.engine
-                        .xattr(&self.engine.waiting(), inode, name)
-                        .map(|value| value.is_some())
-                };
-                listed.into_iter().try_fold(Vec::new(), |mut hidden, each| {
-                    if !found(&each.name)? {
-                        hidden.push(each.name);
-                    }
-                    Ok(hidden)
-                })
-            });
-        match found {
-            Ok(hidden) => hidden.iter().for_each(|name| {
-                let name = text::name(name);
-                let what = format!("attribute {name} is listed, but not found by name");
-                self.odd(Fault::new(path, nid, what));
-            }),
-            Err(error) => self.found.add(self.order, Fault::new(path, nid, error)),
+        if let Err(error) = self.hidden_attributes(path, inode) {
+            self.fault(path, inode.nid, error);
         }
+    }
+
+    fn hidden_attributes(&mut self, path: &[u8], inode: &Inode) -> Result<(), Error> {
+        for each in self.engine.xattrs(&self.engine.waiting(), inode)? {
+            let found = self
+                .engine
+                .xattr(&self.engine.waiting(), inode, &each.name)?;
+            if found.is_none() {
+                let name = text::name(&each.name);
+                let what = format!("attribute {name} is listed, but not found by name");
+                self.odd(path, inode.nid, what);
+            }
+        }
+        Ok(())
     }
 
     /// Sends the parts of a file to the readers.
@@ -199,13 +186,14 @@ impl<'a> Walk<'a> {
             }
             match part {
                 parts::Part::Data(_) if matches!(self.content, Content::Map) => {}
-                parts::Part::Data(range) => self.send(&path, inode, range)?,
+                parts::Part::Data(range) => {
+                    self.send(path.clone(), inode, Action::Read(range))?;
+                }
                 parts::Part::Hole(range) => {
                     self.found.bar.add(range.end - range.start);
                     self.report.hole_bytes += range.end - range.start;
                 }
                 parts::Part::Fault { offset, error } => {
-                    let error = format!("{}: nid {}: {error}", self.engine.name(), inode.nid);
                     self.found
                         .add_content(self.order, offset, Fault::new(&path, inode.nid, error));
                 }
@@ -218,39 +206,29 @@ impl<'a> Walk<'a> {
     fn digest(&mut self, path: &[u8], inode: &Arc<Inode>, name: &[u8]) -> anyhow::Result<()> {
         let stored = self.engine.xattr(&self.engine.waiting(), inode, name)?;
         let Some(stored) = stored else {
-            self.odd(Fault::new(path, inode.nid, "no digest"));
+            self.odd(path, inode.nid, "no digest");
             return Ok(());
         };
         let Some(Ok(expected)) = stored.strip_prefix(b"sha256:").map(TryInto::try_into) else {
-            let fault = Fault::new(path, inode.nid, "its digest is not SHA-256");
-            self.found.add(self.order, fault);
+            self.fault(path, inode.nid, "its digest is not SHA-256");
             return Ok(());
         };
-        let whole = Whole {
-            order: self.order,
-            path: path.into(),
-            inode: inode.clone(),
-            expected,
-            counts: true,
-        };
-        Ok(self.sender.send(Task::Whole(whole), inode.size)?)
+        let counts = true;
+        self.send(path.into(), inode, Action::Compare { expected, counts })
     }
 
-    fn send(
-        &mut self,
-        path: &Arc<[u8]>,
-        inode: &Arc<Inode>,
-        range: Range<u64>,
-    ) -> anyhow::Result<()> {
-        let part = Part {
-            order: self.order,
-            path: path.clone(),
-            inode: inode.clone(),
-            offset: range.start,
-            length: range.end - range.start,
+    fn send(&mut self, path: Arc<[u8]>, inode: &Arc<Inode>, action: Action) -> anyhow::Result<()> {
+        let bytes = match &action {
+            Action::Read(range) => range.end - range.start,
+            Action::Compare { .. } => inode.size,
         };
-        let bytes = part.length;
-        Ok(self.sender.send(Task::Part(part), bytes)?)
+        let task = Task {
+            order: self.order,
+            path,
+            inode: inode.clone(),
+            action,
+        };
+        Ok(self.sender.send(task, bytes)?)
     }
 
     /// Checks that every listed name can be looked up. A lookup in an unsorted directory compares
@@ -268,7 +246,7 @@ impl<'a> Walk<'a> {
                 compared += blocks;
                 if compared > COMPARED {
                     let what = "names are out of order: not all of them can be looked up";
-                    return self.odd(Fault::new(path, inode.nid, what));
+                    return self.odd(path, inode.nid, what);
                 }
             }
             self.look_up(path, inode, &name);
@@ -286,10 +264,15 @@ impl<'a> Walk<'a> {
             Ok(None) => "listed, but not found by name: names are out of order".to_owned(),
             Err(error) => format!("listed, but not found by name: {error}"),
         };
-        self.odd(Fault::new(&tree::join(path, &name.name), nid, what));
+        self.odd(&tree::join(path, &name.name), nid, what);
     }
 
-    fn odd(&mut self, fault: Fault) {
+    fn fault(&self, path: &[u8], nid: Nid, error: impl ToString) {
+        self.found.add(self.order, Fault::new(path, nid, error));
+    }
+
+    fn odd(&mut self, path: &[u8], nid: Nid, what: impl ToString) {
+        let fault = Fault::new(path, nid, what);
         match self.report.oddities.len() < FAULTS {
             true => self.report.oddities.push(fault),
             false => self.report.left_out += 1,
@@ -326,7 +309,7 @@ impl<'a> Walk<'a> {
                 "its link count is {nlink}, but the tree has {}",
                 units::count(names.into(), "name")
             );
-            self.odd(Fault::new(&path, nid, what));
+            self.odd(&path, nid, what);
         }
     }
 
@@ -350,22 +333,14 @@ impl<'a> Walk<'a> {
         };
         let what = match target {
             Ok(target) if target.file_type() == FileType::Regular => {
-                let bytes = target.size;
-                let whole = Whole {
-                    order: self.order,
-                    path: path.into(),
-                    inode: target,
-                    expected,
-                    counts: regular && first,
-                };
-                self.sender.send(Task::Whole(whole), bytes)?;
+                let counts = regular && first;
+                self.send(path.into(), &target, Action::Compare { expected, counts })?;
                 return Ok(regular);
             }
             Ok(_) => "the manifest lists it, but it is not a regular file".to_owned(),
             Err(error) => format!("the manifest lists it, but the symlink is broken: {error}"),
         };
-        self.found
-            .add(self.order, Fault::new(path, inode.nid, what));
+        self.fault(path, inode.nid, what);
         Ok(false)
     }
 
@@ -374,7 +349,7 @@ impl<'a> Walk<'a> {
         for (path, _) in self.manifest.take().into_iter().flatten() {
             self.order += 1;
             let what = "the manifest lists it, but it is not in the image";
-            self.found.add(self.order, Fault::new(&path, 0, what));
+            self.fault(&path, 0, what);
         }
     }
 }

@@ -1,31 +1,46 @@
 //! Work for the reading threads.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use erofs_engine::Engine;
 use erofs_engine::erofs_format::Inode;
 
 use super::found::Found;
+use super::manifest::Sum;
 use super::report::Fault;
-use super::sums::{self, Whole};
+use super::sums;
 use crate::batch::BatchReceiver;
-
-/// A range of a file for one of the readers.
-#[derive(Debug)]
-pub struct Part {
-    /// Position of the file in the walk: faults are listed in that order.
-    pub order: usize,
-    pub path: Arc<[u8]>,
-    pub inode: Arc<Inode>,
-    pub offset: u64,
-    pub length: u64,
-}
+use crate::parts;
 
 /// Work for one of the readers.
 #[derive(Debug)]
-pub enum Task {
-    Part(Part),
-    Whole(Whole),
+pub struct Task {
+    /// Position of the file's name in the walk: faults are listed in that order.
+    pub order: usize,
+    pub path: Arc<[u8]>,
+    pub inode: Arc<Inode>,
+    pub action: Action,
+}
+
+/// What to do with a file.
+#[derive(Debug)]
+pub enum Action {
+    /// Read this range.
+    Read(Range<u64>),
+    /// Read the whole file and compare its sum.
+    Compare {
+        expected: Sum,
+        /// Whether its bytes are counted; false if they are counted under another name of the file.
+        counts: bool,
+    },
+}
+
+impl Task {
+    /// A fault of the file.
+    pub fn fault(&self, error: impl ToString) -> Fault {
+        Fault::new(&self.path, self.inode.nid, error)
+    }
 }
 
 /// A reader: runs tasks until the sender is gone.
@@ -33,28 +48,16 @@ pub fn work(engine: &Engine, tasks: &BatchReceiver<Task>, found: &Found) {
     let mut buffer = Vec::new();
     while let Some(batch) = tasks.receive() {
         for task in &batch {
-            match task {
-                Task::Part(part) => read_part(engine, part, &mut buffer, found),
-                Task::Whole(whole) => sums::compare(engine, whole, &mut buffer, found),
+            match &task.action {
+                Action::Read(_) if found.is_broken(task.order) => {}
+                Action::Read(range) => match parts::read(engine, &task.inode, range, &mut buffer) {
+                    Ok(bytes) => found.bar.add(bytes.len() as u64),
+                    Err(error) => found.add_content(task.order, range.start, task.fault(error)),
+                },
+                Action::Compare { expected, counts } => {
+                    sums::compare(engine, task, (expected, *counts), &mut buffer, found);
+                }
             }
-        }
-    }
-}
-
-fn read_part(engine: &Engine, part: &Part, buffer: &mut Vec<u8>, found: &Found) {
-    if found.is_broken(part.order) {
-        return;
-    }
-    let length = part.length as usize;
-    if buffer.len() < length {
-        buffer.resize(length, 0);
-    }
-    let out = &mut buffer[..length];
-    match engine.read_at(&engine.waiting(), &part.inode, part.offset, out) {
-        Ok(count) => found.bar.add(count as u64),
-        Err(error) => {
-            let fault = Fault::new(&part.path, part.inode.nid, error);
-            found.add_content(part.order, part.offset, fault);
         }
     }
 }

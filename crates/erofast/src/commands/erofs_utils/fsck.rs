@@ -16,7 +16,7 @@ use crate::cli::erofs_utils::FsckArgs;
 use crate::commands::check::{self, Content};
 use crate::commands::extract::{self, Keep, Replace};
 use crate::commands::info::each_extent;
-use crate::tree::{self, Visit};
+use crate::tree;
 
 /// The lowest message levels that include warnings and the outcome.
 const WARNINGS: u8 = 2;
@@ -150,15 +150,11 @@ fn ratio(engine: &Engine, start: &Arc<Inode>, extracted: bool) -> anyhow::Result
     if let Some(nid) = superblock.packed_nid.filter(|_| start.nid == engine.root()) {
         stored += stored_bytes(engine, &*engine.inode(nid)?).div_ceil(block);
     }
-    tree::walk(engine, start, &mut |visit| {
-        if let Visit::Entry(entry) = visit
-            && (entry.first || !extracted)
-        {
-            stored += stored_bytes(engine, &entry.inode).div_ceil(block);
-            content += entry.inode.size.div_ceil(block);
-        }
-        Ok(())
-    })?;
+    let entries = tree::walk(engine, start).flatten();
+    for entry in entries.filter(|entry| entry.first || !extracted) {
+        stored += stored_bytes(engine, &entry.inode).div_ceil(block);
+        content += entry.inode.size.div_ceil(block);
+    }
     Ok(percent(stored, content))
 }
 

@@ -10,7 +10,7 @@ use super::report::{percent, shown};
 use crate::cli::erofs_utils::DumpArgs;
 use crate::commands::info::each_extent;
 use crate::text;
-use crate::tree::{self, Visit};
+use crate::tree;
 
 /// Names of file types, indexed by their number in directories.
 pub const TYPES: [&str; 8] = [
@@ -77,17 +77,12 @@ fn path(engine: &Engine, nid: Nid) -> anyhow::Result<Vec<u8>> {
     if engine.image().superblock().packed_nid == Some(nid) {
         return Ok(b"(packed file)".to_vec());
     }
-    let mut found = None;
-    tree::walk(engine, &engine.inode(engine.root())?, &mut |visit| {
-        match visit {
-            Visit::Entry(entry) if entry.inode.nid == nid && found.is_none() => {
-                found = Some([b"/", &entry.path[..]].concat());
-            }
-            _ => {}
-        }
-        Ok(())
-    })?;
-    Ok(found.unwrap_or_else(|| b"(not found)".to_vec()))
+    let mut entries = tree::walk(engine, &engine.inode(engine.root())?).flatten();
+    let found = entries.find(|entry| entry.inode.nid == nid);
+    Ok(found.map_or_else(
+        || b"(not found)".to_vec(),
+        |entry| [b"/", &entry.path[..]].concat(),
+    ))
 }
 
 fn layout(inode: &Inode) -> u8 {

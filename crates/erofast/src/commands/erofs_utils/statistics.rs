@@ -6,7 +6,7 @@ use erofs_engine::erofs_format::{FileType, Inode};
 
 use super::inode::{TYPES, on_disk};
 use super::report::percent;
-use crate::tree::{self, Visit};
+use crate::tree;
 
 /// Name endings that are counted.
 const ENDS: [&str; 9] = [
@@ -33,13 +33,10 @@ struct Statistics {
 /// Counts all names and prints the statistics.
 pub fn print(engine: &Engine) -> anyhow::Result<()> {
     let mut sums = Statistics::default();
-    tree::walk(engine, &engine.inode(engine.root())?, &mut |visit| {
-        match visit {
-            Visit::Entry(entry) => sums.count(&entry.path, &entry.inode),
-            Visit::Fault { error, .. } => anyhow::bail!(error),
-        }
-        Ok(())
-    })?;
+    for visit in tree::walk(engine, &engine.inode(engine.root())?) {
+        let entry = visit.map_err(|fault| anyhow::anyhow!(fault.error))?;
+        sums.count(&entry.path, &entry.inode);
+    }
     if let Some(nid) = engine.image().superblock().packed_nid {
         sums.count_stored(&*engine.inode(nid)?);
     }

@@ -8,7 +8,7 @@ use erofs_engine::erofs_format::{FileType, Inode, Nid};
 use super::job::Job;
 use super::journal::Journal;
 use super::paths::{PathId, Paths};
-use crate::tree::{self, Visit};
+use crate::tree;
 
 /// An entry to create.
 #[derive(Debug)]
@@ -44,39 +44,30 @@ pub fn walk(
     each: &mut dyn FnMut(&mut Paths, Step) -> anyhow::Result<Then>,
 ) -> anyhow::Result<()> {
     let mut names: HashMap<Nid, PathId> = HashMap::new();
-    let mut missing: Option<Vec<u8>> = None;
-    tree::walk(&job.engine, &job.start, &mut |visit| {
-        let path = match &visit {
-            Visit::Entry(entry) => &entry.path,
-            Visit::Fault { path, .. } => path,
-        };
-        if missing.as_deref().is_some_and(|dir| is_below(path, dir)) {
-            return Ok(());
-        }
+    let mut walk = tree::walk(&job.engine, &job.start);
+    while let Some(visit) = walk.next() {
         let entry = match visit {
-            Visit::Entry(entry) => entry,
-            Visit::Fault { path, error, .. } => {
-                journal.failure(&path, error);
-                return Ok(());
+            Ok(entry) => entry,
+            Err(fault) => {
+                journal.failure(&fault.path, fault.error);
+                continue;
             }
         };
-        if entry.duplicate {
-            journal.failure(
-                &entry.path,
-                "its directory already has an entry with this name",
-            );
-            if entry.inode.file_type() == FileType::Directory {
-                missing = Some(entry.path);
-            }
-            return Ok(());
-        }
         let (mut path, inode) = (entry.path, entry.inode);
-        if inode.file_type() == FileType::Directory {
-            let id = paths.add(&path, true);
-            if each(paths, Step::Directory(path.clone(), inode, id))? == Then::SkipContent {
-                missing = Some(path);
+        let is_directory = inode.file_type() == FileType::Directory;
+        if entry.duplicate {
+            journal.failure(&path, "its directory already has an entry with this name");
+            if is_directory {
+                walk.skip_entries();
             }
-            return Ok(());
+            continue;
+        }
+        if is_directory {
+            let id = paths.add(&path, true);
+            if each(paths, Step::Directory(path, inode, id))? == Then::SkipContent {
+                walk.skip_entries();
+            }
+            continue;
         }
         if path.is_empty() {
             path = job.name.clone();
@@ -95,15 +86,9 @@ pub fn walk(
             }
             (_, None) => Step::Leaf(path, inode),
         };
-        each(paths, step).map(drop)
-    })
-}
-
-fn is_below(path: &[u8], directory: &[u8]) -> bool {
-    directory.is_empty()
-        || path
-            .strip_prefix(directory)
-            .is_some_and(|rest| rest.first() == Some(&b'/'))
+        each(paths, step)?;
+    }
+    Ok(())
 }
 
 /// Whether each component of a path is an ordinary name. The format allows no other names, but this
@@ -134,13 +119,5 @@ mod tests {
             assert!(!is_plain(path), "{path:?}");
         }
         assert!(is_plain(b"a/..b/..."));
-    }
-
-    #[test]
-    fn below_a_directory_is_not_beside_it() {
-        assert!(is_below(b"a/b", b"a"));
-        assert!(!is_below(b"ab", b"a"));
-        assert!(!is_below(b"a", b"a"));
-        assert!(is_below(b"a", b""));
     }
 }

@@ -69,11 +69,11 @@ pub struct NotKept {
 
 impl Journal {
     /// An empty journal. `total` counts the bytes to extract; it is called only on a terminal.
-    pub fn new(total: impl FnOnce() -> anyhow::Result<u64>) -> anyhow::Result<Self> {
-        Ok(Self {
+    pub fn new(total: impl FnOnce() -> u64) -> Self {
+        Self {
             summary: Mutex::default(),
-            bar: Bar::of_bytes("extract", total)?,
-        })
+            bar: Bar::of_bytes("extract", total),
+        }
     }
 
     fn summary(&self) -> MutexGuard<'_, Summary> {

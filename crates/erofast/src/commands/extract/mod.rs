@@ -68,7 +68,11 @@ fn job_of(args: &ExtractArgs, engine: &Arc<Engine>) -> anyhow::Result<Job> {
     let (path, start) = glob::resolve(engine, args.path.as_bytes(), false)?;
     let name = match start.file_type() {
         FileType::Directory => Vec::new(),
-        _ => last_component(&path).to_vec(),
+        _ => path
+            .rsplit(|&byte| byte == b'/')
+            .next()
+            .unwrap_or_default()
+            .to_vec(),
     };
     Ok(job(Arc::clone(engine), start, name, args.threads))
 }
@@ -91,12 +95,12 @@ pub fn job(
     }
 }
 
-fn journal(job: &Job) -> anyhow::Result<Journal> {
+fn journal(job: &Job) -> Journal {
     Journal::new(|| tree::total_bytes(&job.engine, &job.start))
 }
 
 fn to_stream(job: &Job) -> anyhow::Result<Summary> {
-    let journal = journal(job)?;
+    let journal = journal(job);
     stream::run(job, &journal)?;
     Ok(journal.finish())
 }
@@ -112,7 +116,7 @@ pub fn to_directory(
     for signal in ending_signals_to_catch() {
         signal_hook::flag::register(signal, job.interrupted.clone())?;
     }
-    let journal = journal(job)?;
+    let journal = journal(job);
     let target = Target::open(directory, replace, keep)?;
     let extracted = disk::run(job, &target, &journal);
     let summary = journal.finish();
@@ -125,22 +129,5 @@ fn replace(args: &ExtractArgs) -> Replace {
         (true, _) => Replace::Unfinished,
         (false, true) => Replace::Everything,
         (false, false) => Replace::Nothing,
-    }
-}
-
-fn last_component(path: &[u8]) -> &[u8] {
-    let mut components = path.split(|&byte| byte == b'/').rev();
-    components.find(|name| !name.is_empty()).unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::last_component;
-
-    #[test]
-    fn a_file_gets_the_last_name_of_its_path() {
-        assert_eq!(last_component(b"/usr/bin/env"), b"env");
-        assert_eq!(last_component(b"env//"), b"env");
-        assert_eq!(last_component(b"/"), b"");
     }
 }

@@ -17,7 +17,7 @@ use super::journal::Journal;
 use super::metadata::{self, Handle};
 use super::stop::Stop;
 use super::target::Target;
-use crate::parts::{PART, Part, Parts};
+use crate::parts::{self, PART, Part, Parts};
 
 /// Runs of zeros shorter than this are written: a hole would save nothing.
 const HOLE: usize = 64 << 10;
@@ -114,10 +114,7 @@ impl<'a> Writer<'a> {
         match part {
             Part::Data(range) => self.data(file, range),
             Part::Hole(range) => self.hole(file, range),
-            Part::Fault { error, .. } => {
-                let (image, nid) = (self.engine.name(), file.inode.nid);
-                file.fail(format!("{image}: nid {nid}: {error}"), self.journal);
-            }
+            Part::Fault { error, .. } => file.fail(error, self.journal),
         }
     }
 
@@ -133,17 +130,10 @@ impl<'a> Writer<'a> {
     }
 
     fn data(&mut self, file: &OutFile<'_>, range: Range<u64>) {
-        let length = (range.end - range.start) as usize;
-        if self.buffer.len() < length {
-            self.buffer.resize(length, 0);
-        }
-        let out = &mut self.buffer[..length];
-        let read = self
-            .engine
-            .read_at(&self.engine.waiting(), &file.inode, range.start, out);
-        if let Err(error) = read {
-            return file.fail(error, self.journal);
-        }
+        let length = match parts::read(self.engine, &file.inode, &range, &mut self.buffer) {
+            Ok(data) => data.len(),
+            Err(error) => return file.fail(error, self.journal),
+        };
         let Some(made) = self.made(file) else { return };
         let data = &self.buffer[..length];
         let written = write_data(&made.file, data, range.start).and_then(|end| {

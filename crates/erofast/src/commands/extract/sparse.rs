@@ -30,7 +30,7 @@ pub fn segments(parts: Parts<'_>) -> impl Iterator<Item = Segment> {
     merged(parts).flat_map(move |part| {
         match part {
             Part::Data(range) => [Some(Segment::Data(range)), None],
-            Part::Fault { error, .. } => [Some(Segment::Fault(error.to_string())), None],
+            Part::Fault { error, .. } => [Some(Segment::Fault(error)), None],
             Part::Hole(range) => {
                 let left_out = left_out(&range, &mut holes);
                 [range.start..left_out.start, left_out.end..range.end].map(zeros)

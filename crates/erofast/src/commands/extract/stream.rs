@@ -21,7 +21,7 @@ use super::paths::Paths;
 use super::sparse::{self, Map, Segment};
 use super::tar::{self, Kind};
 use crate::batch::threads;
-use crate::parts::Parts;
+use crate::parts::{self, Parts};
 
 /// Maximum number of parts per reader that are decoded ahead of their turn and kept in memory.
 const AHEAD: usize = 4;
@@ -71,11 +71,10 @@ fn read(engine: &Engine, orders: &Mutex<Receiver<Order>>) {
     loop {
         let next = orders.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(order) = next else { return };
-        let (inode, range) = (&order.inode, order.range);
-        let mut bytes = vec![0; (range.end - range.start) as usize];
-        let result = engine.read_at(&engine.waiting(), inode, range.start, &mut bytes);
+        let mut bytes = Vec::new();
+        let result = parts::read(engine, &order.inode, &order.range, &mut bytes).map(drop);
         // If the stream was closed, no thread waits for the answer.
-        let _ = order.answer.send(result.map(|_| bytes));
+        let _ = order.answer.send(result.map(|()| bytes));
     }
 }
 
@@ -221,9 +220,7 @@ fn content(
                 Item::Data(bytes)
             }
             Segment::Zeros(count) => Item::Zeros(count),
-            Segment::Fault(error) => {
-                Item::Fault(format!("{}: nid {}: {error}", engine.name(), inode.nid))
-            }
+            Segment::Fault(error) => Item::Fault(error),
         };
         send(items, item)?;
     }

@@ -9,7 +9,7 @@ use erofs_engine::erofs_format::{Coding, Error, Extent, ExtentKind, FileType, In
 use serde::Serialize;
 
 use crate::name::EntryPath;
-use crate::tree::{self, Visit};
+use crate::tree;
 use crate::{glob, text};
 
 /// Maximum number of extents examined in a file, enough for 256 GiB in extents of 64 KiB.
@@ -245,15 +245,11 @@ pub fn block(engine: &Engine, number: u64, json: bool) -> anyhow::Result<()> {
         }
     }
     let root = engine.inode(engine.root())?;
-    tree::walk(engine, &root, &mut |visit| {
-        if let Visit::Entry(entry) = visit
-            && entry.first
-        {
-            let path = [b"/", entry.path.as_slice()].concat();
-            found.look_at(engine, &path, &entry.inode);
-        }
-        Ok(())
-    })?;
+    let entries = tree::walk(engine, &root).flatten();
+    for entry in entries.filter(|entry| entry.first) {
+        let path = [b"/", entry.path.as_slice()].concat();
+        found.look_at(engine, &path, &entry.inode);
+    }
     if json {
         return print_json(&found);
     }

@@ -18,10 +18,10 @@ pub use self::extents::each as each_extent;
 use crate::cli::images::InfoArgs;
 use crate::name::hex;
 use crate::text;
-use crate::tree::{self, Visit};
+use crate::tree;
 
 /// The JSON output of `info`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 struct Report {
     image: String,
     volume_name: String,
@@ -119,16 +119,13 @@ fn survey(engine: &Engine) -> anyhow::Result<Report> {
         report.layers.clear();
     }
     let root = engine.inode(engine.root())?;
-    tree::walk(engine, &root, &mut |visit| {
+    for visit in tree::walk(engine, &root) {
         match visit {
-            Visit::Entry(entry) if entry.first => {
-                count(engine, &entry.path, &entry.inode, &mut report);
-            }
-            Visit::Entry(_) => {}
-            Visit::Fault { .. } => report.unreadable += 1,
+            Ok(entry) if entry.first => count(engine, &entry.path, &entry.inode, &mut report),
+            Ok(_) => {}
+            Err(_) => report.unreadable += 1,
         }
-        Ok(())
-    })?;
+    }
     report.files.finish();
     if report.content_bytes > 0 {
         report.ratio = Some(report.image_bytes as f64 / report.content_bytes as f64);
@@ -155,16 +152,8 @@ fn describe(engine: &Engine, superblock: &Superblock) -> Report {
         packed_nid: superblock.packed_nid,
         metabox_nid: superblock.metabox_nid,
         extra_devices: superblock.extra_devices,
-        image_bytes: 0,
-        layers: Vec::new(),
         truncated: engine.image().truncation(),
-        content_bytes: 0,
-        ratio: None,
-        types: BTreeMap::new(),
-        layouts: BTreeMap::new(),
-        extents: BTreeMap::new(),
-        files: Spread::default(),
-        unreadable: 0,
+        ..Report::default()
     }
 }
 
