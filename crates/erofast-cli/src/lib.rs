@@ -25,7 +25,7 @@ pub use lab::{
     LabOutputArgs, LabPressureArgs, LabReadArgs, LabReportArgs, LabRoundsArgs, LabRunArgs,
     LabSuiteArgs,
 };
-pub use outcome::{Outcome, Usage, end, is_broken_pipe, one_line, status};
+pub use outcome::{Outcome, Usage, is_broken_pipe, one_line, status};
 pub use output::{Stdout, check_stdout, print_json, print_line, stdout};
 pub use parse::{parse, parse_from};
 pub use programs::program;

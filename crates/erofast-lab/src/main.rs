@@ -16,7 +16,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use erofast_cli::{
-    LabCommand, MeasureCommand, Outcome, TraceCommand, Usage, check_stdout, end, parse,
+    LabCommand, MeasureCommand, Outcome, TraceCommand, Usage, check_stdout, parse, status,
     with_examples,
 };
 use erofs_mount::note;
@@ -45,9 +45,9 @@ fn main() -> ExitCode {
     if let Err(error) = &result {
         show_errors(error);
     }
-    end(result, |error| {
+    ExitCode::from(status(result, |error| {
         error.is::<Usage>() || matches!(error.downcast_ref(), Some(LabError::Usage(_)))
-    })
+    }))
 }
 
 /// Shows all error output of a failed program if it is longer than the line in the error message.

@@ -15,14 +15,13 @@ const LENGTH: usize = 64;
 /// Maximum number of waiting batches per thread.
 const AHEAD: usize = 4;
 
-/// The error if no thread receives any more.
+/// The error of sending when no thread receives any more.
 #[derive(Debug, thiserror::Error)]
 #[error("all worker threads have exited")]
 pub struct Closed;
 
 /// The sending end. Entries that are not flushed before it is dropped are lost: see
 /// [`BatchSender::flush`].
-#[derive(Debug)]
 pub struct BatchSender<T> {
     channel: SyncSender<Vec<T>>,
     gathered: Vec<T>,
@@ -30,7 +29,6 @@ pub struct BatchSender<T> {
 }
 
 /// The receiving end, shared by several threads.
-#[derive(Debug)]
 pub struct BatchReceiver<T>(Mutex<Receiver<Vec<T>>>);
 
 /// Both ends of a channel that `receivers` threads read.
@@ -98,8 +96,7 @@ impl<T> BatchSender<T> {
 impl<T> BatchReceiver<T> {
     /// The next batch, which is never empty; `None` once the sender is gone.
     pub fn receive(&self) -> Option<Vec<T>> {
-        let receiver = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        receiver.recv().ok()
+        self.receive_with(|batch| batch)
     }
 
     /// Like [`Self::receive`], but calls `each` with the entries before another thread can receive

@@ -17,7 +17,6 @@ use crate::text;
 use crate::tree::{self, join};
 
 /// An entry that a path or a pattern denotes.
-#[derive(Debug)]
 pub struct Found {
     /// Path from the root, without a leading slash.
     pub path: Vec<u8>,

@@ -19,7 +19,6 @@ const OUT_OF_ORDER: u64 = 1 << 12;
 const NAMES: usize = 1 << 20;
 
 /// A name in a directory.
-#[derive(Debug)]
 pub struct Name {
     pub name: Vec<u8>,
     pub nid: Nid,
@@ -57,7 +56,6 @@ impl Progress {
 }
 
 /// Reads a directory without `.` and `..`.
-#[derive(Debug)]
 pub struct Listing {
     directory: Arc<Inode>,
     batch: VecDeque<Item>,

@@ -26,7 +26,7 @@ mod tree;
 use std::path::Path;
 use std::process::ExitCode;
 
-use erofast_cli::{Outcome, Usage, check_stdout, end, parse, status};
+use erofast_cli::{Outcome, Usage, check_stdout, parse, status};
 
 use crate::cli::mount::HelperArgs;
 use crate::cli::{Cli, Command};
@@ -59,7 +59,7 @@ fn main() -> ExitCode {
             cli => cli.and_then(|cli| run(cli.command)),
         }
     };
-    end(result, is_usage_error)
+    ExitCode::from(status(result, is_usage_error))
 }
 
 fn is_usage_error(error: &anyhow::Error) -> bool {

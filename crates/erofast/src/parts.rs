@@ -13,7 +13,6 @@ use erofs_engine::{Engine, Error};
 pub const PART: u64 = 1 << 20;
 
 /// A range of bytes of a file; never empty.
-#[derive(Debug)]
 pub enum Part {
     /// Bytes that must be read.
     Data(Range<u64>),
@@ -49,7 +48,6 @@ pub fn read<'b>(
 }
 
 /// The parts of a file, in order and without gaps.
-#[derive(Debug)]
 pub struct Parts<'a> {
     engine: &'a Engine,
     inode: Arc<Inode>,

@@ -57,6 +57,11 @@ pub fn ctime(seconds: i64) -> String {
     )
 }
 
+/// Whether a report leaves out a count.
+pub fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
 /// The letter for a file type, as in manifests: f d l c b p s.
 pub fn type_letter(file_type: FileType) -> &'static str {
     match file_type {

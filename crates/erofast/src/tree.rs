@@ -9,7 +9,6 @@ use erofs_engine::erofs_format::{FileType, Inode, Nid};
 use crate::listing::{Listing, Name};
 
 /// An entry found on the walk.
-#[derive(Debug)]
 pub struct Entry {
     /// Path from the start of the walk, without a leading slash; empty for the start itself.
     pub path: Vec<u8>,
@@ -24,7 +23,6 @@ pub struct Entry {
 }
 
 /// Something that cannot be reached.
-#[derive(Debug)]
 pub struct Fault {
     /// The path of the entry, or of its directory.
     pub path: Vec<u8>,

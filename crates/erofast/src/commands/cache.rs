@@ -205,7 +205,7 @@ fn fetch_url(source: &ImageUrl, options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Accepts only images that the commands can open.
+/// Fails, and drops the file from the cache, if it is not an EROFS image.
 fn check_image(name: &ImageUrl, file: &RemoteFile) -> anyhow::Result<()> {
     let outcome = Image::open_without_checksum(&Beginning(file));
     if let Err(error) = outcome

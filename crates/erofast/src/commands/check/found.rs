@@ -8,7 +8,6 @@ use erofast_cli::bar::Bar;
 use super::report::{FAULTS, Fault};
 
 /// Results of all threads.
-#[derive(Debug)]
 pub struct Found {
     /// Guarded by its own lock.
     results: Mutex<Results>,

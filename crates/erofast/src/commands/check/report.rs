@@ -5,13 +5,10 @@ use erofs_engine::erofs_format::Nid;
 use serde::Serialize;
 
 use crate::name::EntryPath;
+use crate::text;
 
 /// Maximum number of faults, and of oddities, that are kept in memory and listed.
 pub const FAULTS: usize = 10_000;
-
-fn is_zero(count: &u64) -> bool {
-    *count == 0
-}
 
 /// The JSON output of `check`.
 #[derive(Debug, Default, Serialize)]
@@ -30,7 +27,7 @@ pub struct Report {
     /// Anything that is readable, but that mkfs.erofs never writes.
     pub oddities: Vec<Fault>,
     /// Number of faults and oddities that are not listed.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "text::is_zero")]
     pub left_out: u64,
     /// The comparison with the manifest, if `--manifest` is given.
     #[serde(skip_serializing_if = "Option::is_none")]

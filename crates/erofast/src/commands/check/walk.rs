@@ -25,7 +25,6 @@ const LINKS: usize = 1 << 18;
 const COMPARED: u64 = 1 << 16;
 
 /// How to treat the content of regular files.
-#[derive(Debug)]
 pub enum Content {
     /// Check only where it is stored.
     Map,

@@ -14,7 +14,6 @@ use crate::batch::BatchReceiver;
 use crate::parts;
 
 /// Work for one of the readers.
-#[derive(Debug)]
 pub struct Task {
     /// Position of the file's name in the walk: faults are listed in that order.
     pub order: usize,
@@ -24,7 +23,6 @@ pub struct Task {
 }
 
 /// What to do with a file.
-#[derive(Debug)]
 pub enum Action {
     /// Read this range.
     Read(Range<u64>),

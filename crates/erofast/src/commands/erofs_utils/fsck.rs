@@ -166,13 +166,13 @@ fn stored_bytes(engine: &Engine, inode: &Inode) -> u64 {
     }
     let (mut sum, mut last) = (0, 0);
     // In a valid image, every extent can be mapped.
-    let _ = each_extent(engine, inode, |extent| {
+    for extent in each_extent(engine, inode).flatten() {
         match &extent.kind {
             ExtentKind::Compressed(pcluster) => last = u64::from(pcluster.length),
             ExtentKind::Fragment { .. } => {}
             _ => last = 0,
         }
         sum += last;
-    });
+    }
     sum
 }

@@ -128,19 +128,18 @@ fn list(engine: &Engine, inode: &Inode, out: &mut impl Write) -> anyhow::Result<
 
 fn extents(engine: &Engine, inode: &Inode) -> anyhow::Result<usize> {
     outln!("\n Ext:   logical offset   |  length :     physical offset    |  length");
-    let (mut count, mut printed) = (0, Ok(()));
-    each_extent(engine, inode, |extent| {
-        for extent in pieces(engine.image().superblock(), inode, extent) {
-            if printed.is_ok() {
-                printed = row(count, inode, &extent);
-            }
+    let mut count = 0;
+    for extent in each_extent(engine, inode) {
+        for extent in pieces(engine.image().superblock(), inode, &extent?) {
+            row(count, inode, &extent)?;
             count += 1;
         }
-    })?;
-    printed.map(|()| count)
+    }
+    Ok(count)
 }
 
-/// The extents as erofs-utils counts them: individual chunks, and whole blocks.
+/// An extent in the units of erofs-utils: each chunk counts on its own, and uncompressed data up to
+/// the end of its last block.
 fn pieces(superblock: &Superblock, inode: &Inode, extent: &Extent) -> Vec<Extent> {
     let block = u64::from(superblock.block_size);
     let end = match inode.layout() {
@@ -177,16 +176,11 @@ fn pieces(superblock: &Superblock, inode: &Inode, extent: &Extent) -> Vec<Extent
 fn row(number: usize, inode: &Inode, extent: &Extent) -> anyhow::Result<()> {
     let (begin, end, length) = (extent.logical, extent.end(), extent.length);
     let is_hole = extent.kind == ExtentKind::Hole && inode.is_compressed();
-    let (device, at, stored) = match &extent.kind {
-        ExtentKind::Hole if is_hole => (0, 0, 0),
-        ExtentKind::Hole => (0, 0, length),
-        ExtentKind::Fragment { .. } => (0, 0, 0),
-        ExtentKind::Raw { device, physical } => (*device, *physical, length),
-        ExtentKind::Meta { physical, .. } => (0, *physical, length),
-        ExtentKind::Compressed(pcluster) => {
-            let place = pcluster.location;
-            (place.device, place.physical, pcluster.length.into())
-        }
+    let place = extent.location();
+    let (device, at) = place.map_or((0, 0), |place| (place.device, place.physical));
+    let stored = match extent.kind {
+        ExtentKind::Hole if !is_hole => length,
+        _ => extent.stored(),
     };
     let remark = match device {
         0 if is_hole => "  # hole".to_owned(),

@@ -15,16 +15,9 @@ use super::tar;
 const MISSING: usize = 10_000;
 
 /// One item of the stream.
-#[derive(Debug)]
 pub enum Item {
     /// The start of a member.
-    Member {
-        path: Vec<u8>,
-        header: Vec<u8>,
-        file_type: FileType,
-        /// Bytes of content that follow.
-        size: u64,
-    },
+    Member(Member),
     /// A member that is left out.
     Missing(Vec<u8>),
     /// Another name of a member.
@@ -41,24 +34,26 @@ pub enum Item {
     Fault(String),
 }
 
-/// The member that is being written.
-#[derive(Debug)]
-struct Current {
-    path: Vec<u8>,
-    file_type: FileType,
+/// A member that has content or a type of its own.
+pub struct Member {
+    pub path: Vec<u8>,
+    pub file_type: FileType,
     /// The header, until it is written: a file whose first part cannot be read is left out.
-    header: Option<Vec<u8>>,
-    size: u64,
+    pub header: Option<Vec<u8>>,
+    /// Bytes of content that follow the header.
+    pub size: u64,
     /// Bytes of content that have not been written yet.
-    left: u64,
-    failed: bool,
+    pub left: u64,
+    /// Whether a part of the content cannot be read.
+    pub failed: bool,
 }
 
 /// The writing end of a stream.
 pub struct Archive<'a, W> {
     out: W,
     journal: &'a Journal,
-    current: Option<Current>,
+    /// The member that is being written.
+    current: Option<Member>,
     /// Members that were left out, and all links to them.
     missing: HashSet<Vec<u8>>,
 }
@@ -78,21 +73,9 @@ impl<'a, W: Write> Archive<'a, W> {
     pub fn write_all(mut self, items: Receiver<Item>) -> anyhow::Result<()> {
         for item in items {
             match item {
-                Item::Member {
-                    path,
-                    header,
-                    file_type,
-                    size,
-                } => {
+                Item::Member(member) => {
                     self.end_member()?;
-                    self.current = Some(Current {
-                        path,
-                        file_type,
-                        header: Some(header),
-                        size,
-                        left: size,
-                        failed: false,
-                    });
+                    self.current = Some(member);
                 }
                 Item::Missing(path) => self.left_out(path),
                 Item::Link {

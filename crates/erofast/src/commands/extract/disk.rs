@@ -15,7 +15,7 @@ use erofs_engine::erofs_format::{FileType, Nid};
 use super::entries::{self, Step, Then};
 use super::job::Job;
 use super::journal::Journal;
-use super::metadata::{self, Handle};
+use super::metadata;
 use super::outfile::Writer;
 use super::paths::{PathId, Paths};
 use super::queue::{self, Leaf, Queue, Work};
@@ -24,7 +24,7 @@ use super::target::Target;
 use crate::batch::{BatchSender, batches, threads};
 
 /// Work to do after the walk.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Rest {
     paths: Paths,
     /// Hard links to create: the new name, and the name found first.
@@ -145,8 +145,8 @@ fn finish_directory(
     // An entry whose xattrs cannot be read still gets its other metadata.
     let xattrs = engine.xattrs(&engine.waiting(), inode);
     let known = xattrs.as_deref().unwrap_or_default();
-    let handle = Handle::Open(directory.as_fd());
-    metadata::apply(handle, inode, known, target.keep, path, journal);
+    let directory = directory.as_fd();
+    metadata::apply(directory, inode, known, target.keep, path, journal);
     xattrs?;
     journal.done(FileType::Directory);
     Ok(())

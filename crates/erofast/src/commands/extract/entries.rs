@@ -11,7 +11,6 @@ use super::paths::{PathId, Paths};
 use crate::tree;
 
 /// An entry to create.
-#[derive(Debug)]
 pub enum Step {
     /// A directory, followed by its contents. It has an ID unless too many paths are remembered.
     Directory(Vec<u8>, Arc<Inode>, Option<PathId>),

@@ -7,7 +7,6 @@ use erofs_engine::Engine;
 use erofs_engine::erofs_format::Inode;
 
 /// What to extract, and with how many threads.
-#[derive(Debug)]
 pub struct Job {
     pub engine: Arc<Engine>,
     /// The inode at which the tree begins.

@@ -14,7 +14,6 @@ use crate::name::EntryPath;
 use crate::text;
 
 /// Counters and failures, which all threads add to.
-#[derive(Debug)]
 pub struct Journal {
     /// Guarded by its own lock. The summary that `--json` prints, except for the number of bytes.
     summary: Mutex<Summary>,
@@ -35,7 +34,7 @@ pub struct Summary {
     /// Entries that are missing or incomplete because of an error.
     pub failures: Vec<Failure>,
     /// Further failures, which were printed but are not listed.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "text::is_zero")]
     pub failures_left_out: u64,
     /// Metadata that could not be preserved because the system or the user's rights do not allow
     /// it.
@@ -44,10 +43,6 @@ pub struct Summary {
 
 /// Maximum number of failures kept in memory.
 const FAILURES: usize = 10_000;
-
-fn is_zero(count: &u64) -> bool {
-    *count == 0
-}
 
 /// Something that could not be extracted.
 #[derive(Clone, Debug, Serialize)]
@@ -119,16 +114,13 @@ impl Journal {
     /// Records that some metadata of an entry could not be preserved.
     pub fn not_kept(&self, what: &str, path: &[u8], error: impl fmt::Display) {
         let mut summary = self.summary();
-        if let Some(known) = summary.not_kept.get_mut(what) {
-            known.entries += 1;
-            return;
-        }
-        let first = NotKept {
-            entries: 1,
+        let lost = summary.not_kept.entry(what.to_owned());
+        let lost = lost.or_insert_with(|| NotKept {
+            entries: 0,
             first: text::name(path),
             error: error.to_string(),
-        };
-        summary.not_kept.insert(what.to_owned(), first);
+        });
+        lost.entries += 1;
     }
 
     /// Ends the progress display, reports each kind of loss once, and returns the counts.

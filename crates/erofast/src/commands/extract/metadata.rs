@@ -6,7 +6,7 @@
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use erofs_engine::erofs_format::{FileType, Inode, Xattr};
-use rustix::fs::{AtFlags, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
+use rustix::fs::{AtFlags, CWD, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::{Errno, Result};
 
 use super::journal::Journal;
@@ -15,62 +15,39 @@ use super::target::Keep;
 /// The setuid and setgid bits.
 const SET_ID: u16 = 0o6000;
 
-/// A handle to an entry that was created.
-#[derive(Clone, Copy, Debug)]
-pub enum Handle<'a> {
-    /// An open file or directory.
-    Open(BorrowedFd<'a>),
-    /// An `O_PATH` descriptor, for symlinks, devices and the like.
-    StandIn(BorrowedFd<'a>),
-}
-
-impl Handle<'_> {
-    fn chown(&self, uid: Option<Uid>, gid: Option<Gid>) -> Result<()> {
-        match self {
-            Self::Open(fd) => rustix::fs::fchown(fd, uid, gid),
-            Self::StandIn(fd) => rustix::fs::chownat(fd, c"", uid, gid, AtFlags::EMPTY_PATH),
-        }
-    }
-
-    fn set_xattr(&self, xattr: &Xattr) -> Result<()> {
-        let (name, value) = (&xattr.name[..], &xattr.value);
-        match self {
-            Self::Open(fd) => rustix::fs::fsetxattr(fd, name, value, XattrFlags::empty()),
-            Self::StandIn(fd) => {
-                rustix::fs::setxattr(magic_link(*fd), name, value, XattrFlags::empty())
-            }
-        }
-    }
-
-    fn chmod(&self, mode: Mode) -> Result<()> {
-        match self {
-            Self::Open(fd) => rustix::fs::fchmod(fd, mode),
-            Self::StandIn(fd) => rustix::fs::chmod(magic_link(*fd), mode),
-        }
-    }
-
-    /// Modification time in seconds since 1970.
-    fn modified(&self) -> Result<i64> {
-        let (Self::Open(fd) | Self::StandIn(fd)) = self;
-        Ok(rustix::fs::statat(fd, c"", AtFlags::EMPTY_PATH)?.st_mtime)
-    }
-
-    fn set_times(&self, times: &Timestamps) -> Result<()> {
-        match self {
-            Self::Open(fd) => rustix::fs::futimens(fd, times),
-            Self::StandIn(fd) => rustix::fs::utimensat(fd, c"", times, AtFlags::EMPTY_PATH),
-        }
+/// Makes a call by path if it fails because the descriptor has been opened with `O_PATH`. The path
+/// leads to exactly what the descriptor denotes, even a symlink.
+fn or_by_path(
+    entry: BorrowedFd<'_>,
+    called: Result<()>,
+    by_path: impl FnOnce(String) -> Result<()>,
+) -> Result<()> {
+    match called {
+        Err(Errno::BADF) => by_path(format!("/proc/self/fd/{}", entry.as_raw_fd())),
+        called => called,
     }
 }
 
-/// A path to exactly what the descriptor denotes, even a symlink.
-fn magic_link(fd: BorrowedFd<'_>) -> String {
-    format!("/proc/self/fd/{}", fd.as_raw_fd())
+fn set_xattr(entry: BorrowedFd<'_>, xattr: &Xattr) -> Result<()> {
+    let (name, value, flags) = (&xattr.name[..], &xattr.value, XattrFlags::empty());
+    let called = rustix::fs::fsetxattr(entry, name, value, flags);
+    let by_path = |path| rustix::fs::setxattr(path, name, value, flags);
+    or_by_path(entry, called, by_path)
 }
 
-/// Sets the metadata of an extracted entry. Failures are recorded in the journal.
+fn chmod(entry: BorrowedFd<'_>, mode: Mode) -> Result<()> {
+    let called = rustix::fs::fchmod(entry, mode);
+    or_by_path(entry, called, |path| rustix::fs::chmod(path, mode))
+}
+
+fn chown(entry: BorrowedFd<'_>, uid: Option<Uid>, gid: Option<Gid>) -> Result<()> {
+    rustix::fs::chownat(entry, c"", uid, gid, AtFlags::EMPTY_PATH)
+}
+
+/// Sets the metadata of an extracted entry, which is open, or opened with `O_PATH` if it is neither a
+/// file nor a directory. Failures are recorded in the journal.
 pub fn apply(
-    handle: Handle<'_>,
+    entry: BorrowedFd<'_>,
     inode: &Inode,
     xattrs: &[Xattr],
     keep: Keep,
@@ -78,20 +55,20 @@ pub fn apply(
     journal: &Journal,
 ) {
     let owned = match keep.owner {
-        true => own(handle, inode),
+        true => own(entry, inode),
         false => Ok(()),
     };
     if let Err(error) = owned {
         journal.not_kept("ownership", path, error);
     }
     for xattr in xattrs.iter().filter(|_| keep.xattrs) {
-        if let Err(error) = handle.set_xattr(xattr) {
+        if let Err(error) = set_xattr(entry, xattr) {
             journal.not_kept(&xattr_kind(&xattr.name), path, error);
         }
     }
     if inode.file_type() != FileType::Symlink {
         let mode = mode(inode, owned, path, journal) & keep.permissions;
-        if let Err(error) = handle.chmod(Mode::from_raw_mode(mode.into())) {
+        if let Err(error) = chmod(entry, Mode::from_raw_mode(mode.into())) {
             journal.not_kept("permissions", path, error);
         }
     }
@@ -104,29 +81,35 @@ pub fn apply(
         last_access: time,
         last_modification: time,
     };
-    if let Err(error) = handle.set_times(&times).and_then(|()| kept(handle, time)) {
+    let set = or_by_path(entry, rustix::fs::futimens(entry, &times), |path| {
+        rustix::fs::utimensat(CWD, path, &times, AtFlags::empty())
+    });
+    if let Err(error) = set.and_then(|()| kept(entry, time)) {
         journal.not_kept("times", path, error);
     }
 }
 
 /// Checks that a time was kept: filesystems silently change times that they cannot represent. All
 /// filesystems can represent the years 1902 to 2037.
-fn kept(handle: Handle<'_>, time: Timespec) -> Result<()> {
-    if i32::try_from(time.tv_sec).is_ok() || handle.modified()? == time.tv_sec {
+fn kept(entry: BorrowedFd<'_>, time: Timespec) -> Result<()> {
+    if i32::try_from(time.tv_sec).is_ok() {
         return Ok(());
     }
-    Err(Errno::RANGE)
+    match rustix::fs::statat(entry, c"", AtFlags::EMPTY_PATH)?.st_mtime == time.tv_sec {
+        true => Ok(()),
+        false => Err(Errno::RANGE),
+    }
 }
 
 /// Sets owner and group, or only the group if changing the owner is not permitted.
-fn own(handle: Handle<'_>, inode: &Inode) -> Result<()> {
+fn own(entry: BorrowedFd<'_>, inode: &Inode) -> Result<()> {
     // The system call takes -1 to mean "unchanged".
     if inode.uid == u32::MAX || inode.gid == u32::MAX {
         return Err(Errno::INVAL);
     }
     let (uid, gid) = (Uid::from_raw(inode.uid), Gid::from_raw(inode.gid));
-    handle.chown(Some(uid), Some(gid)).inspect_err(|_| {
-        let _ = handle.chown(None, Some(gid));
+    chown(entry, Some(uid), Some(gid)).inspect_err(|_| {
+        let _ = chown(entry, None, Some(gid));
     })
 }
 

@@ -14,7 +14,7 @@ use erofs_engine::erofs_format::{FileType, Inode, Xattr};
 
 use super::job::Job;
 use super::journal::Journal;
-use super::metadata::{self, Handle};
+use super::metadata;
 use super::stop::Stop;
 use super::target::Target;
 use crate::parts::{self, PART, Part, Parts};
@@ -23,7 +23,6 @@ use crate::parts::{self, PART, Part, Parts};
 const HOLE: usize = 64 << 10;
 
 /// A file that is being written.
-#[derive(Debug)]
 pub struct OutFile<'a> {
     path: Vec<u8>,
     inode: Arc<Inode>,
@@ -31,11 +30,11 @@ pub struct OutFile<'a> {
     parts: Mutex<Parts<'a>>,
     /// The file, created by the first thread that needs it; `None` if it could not be created.
     made: OnceLock<Option<CreatedFile>>,
-    /// Atomic. Set if the file will be removed; the reason has been reported.
+    /// Atomic. Set if the file will be removed: its failure has been reported, or the extraction is
+    /// ending.
     failed: AtomicBool,
 }
 
-#[derive(Debug)]
 struct CreatedFile {
     file: File,
     xattrs: Vec<Xattr>,
@@ -80,7 +79,6 @@ impl<'a> OutFile<'a> {
 }
 
 /// A writer, used by one thread.
-#[derive(Debug)]
 pub struct Writer<'a> {
     engine: &'a Engine,
     stop: &'a Stop<'a>,
@@ -186,10 +184,9 @@ impl<'a> Writer<'a> {
         if !file.has_failed()
             && let Some(made) = self.made(&file)
         {
-            let handle = Handle::Open(made.file.as_fd());
             let keep = self.target.keep;
             metadata::apply(
-                handle,
+                made.file.as_fd(),
                 &file.inode,
                 &made.xattrs,
                 keep,
@@ -233,8 +230,8 @@ impl<'a> Writer<'a> {
             },
         }
         let made = self.target.stand_in(path)?;
-        let handle = Handle::StandIn(made.as_fd());
-        metadata::apply(handle, inode, &xattrs, self.target.keep, path, self.journal);
+        let made = made.as_fd();
+        metadata::apply(made, inode, &xattrs, self.target.keep, path, self.journal);
         self.journal.done(kind);
         Ok(())
     }

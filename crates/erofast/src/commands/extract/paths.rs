@@ -8,7 +8,6 @@ const BYTES: usize = 64 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathId(u32);
 
-#[derive(Debug)]
 struct Node {
     parent: Option<PathId>,
     /// Where the name begins in `names`.
@@ -17,7 +16,7 @@ struct Node {
 }
 
 /// Remembered paths.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Paths {
     nodes: Vec<Node>,
     names: Vec<u8>,

@@ -23,7 +23,6 @@ pub fn is_big(inode: &Inode) -> bool {
 }
 
 /// Work for one writer.
-#[derive(Debug)]
 pub enum Work<'a> {
     /// A file, which other writers may also be writing.
     File(Arc<OutFile<'a>>),
@@ -32,7 +31,6 @@ pub enum Work<'a> {
 }
 
 /// The queue from which writers get their work.
-#[derive(Debug)]
 pub struct Queue<'a> {
     engine: &'a Engine,
     /// Receives the leaves found by the walk.

@@ -16,7 +16,6 @@ const HOLE: u64 = 64 << 10;
 const HOLES: usize = 1 << 16;
 
 /// A segment of a file that is written, or the fault that replaces it.
-#[derive(Debug)]
 pub enum Segment {
     /// Data, as in [`Part`].
     Data(Range<u64>),

@@ -5,7 +5,6 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Whether and why an extraction must stop; shared by all threads.
-#[derive(Debug)]
 pub struct Stop<'a> {
     /// Set by Ctrl-C.
     interrupted: &'a AtomicBool,

@@ -13,7 +13,7 @@ use anyhow::Context;
 use erofs_engine::erofs_format::{FileType, Inode};
 use erofs_engine::{Engine, Error};
 
-use super::archive::{Archive, Item};
+use super::archive::{Archive, Item, Member};
 use super::entries::{self, Step, Then, is_plain};
 use super::job::Job;
 use super::journal::Journal;
@@ -30,7 +30,6 @@ const AHEAD: usize = 4;
 const SIZE_MAX: u64 = 1 << 40;
 
 /// A range of a file for one of the readers.
-#[derive(Debug)]
 struct Order {
     inode: Arc<Inode>,
     range: Range<u64>,
@@ -166,12 +165,14 @@ fn member(
         header.extend(map.text(inode.size));
         size = map.data_bytes();
     }
-    Ok(Some(Item::Member {
-        header,
+    Ok(Some(Item::Member(Member {
         path: path.to_vec(),
         file_type,
+        header: Some(header),
         size,
-    }))
+        left: size,
+        failed: false,
+    })))
 }
 
 fn file(inode: &Inode, map: &Map) -> anyhow::Result<Kind<'static>> {

@@ -59,7 +59,6 @@ impl Keep {
 }
 
 /// A directory to extract into.
-#[derive(Debug)]
 pub struct Target {
     root: OwnedFd,
     replace: Replace,
@@ -114,8 +113,11 @@ impl Target {
             return false;
         }
         let found = self.parent(path).and_then(|(parent, name)| {
-            let status = rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
-            Ok(status)
+            Ok(rustix::fs::statat(
+                &parent,
+                name,
+                AtFlags::SYMLINK_NOFOLLOW,
+            )?)
         });
         found.is_ok_and(|status| {
             rustix::fs::FileType::from_raw_mode(status.st_mode) == rustix::fs::FileType::RegularFile

@@ -72,16 +72,19 @@ fn command(program: &OsStr) -> Command {
     let name = Path::new(program).file_name().unwrap_or_default();
     match name.as_encoded_bytes() {
         b"mount.erofast" | b"mount.fuse.erofast" => {
-            of_shell(with_mount_options(HelperArgs::command()))
+            with("options", mount_options, of_shell(HelperArgs::command()))
         }
         b"fsck.erofs" => of_shell(FsckArgs::command()),
         b"dump.erofs" => of_shell(DumpArgs::command()),
-        _ => ["stat", "umount", "upgrade"].iter().fold(
-            of_shell(Cli::command())
-                .mut_subcommand("mount", with_mount_options)
-                .mut_subcommand("lab", with_engines),
-            |command, name| command.mut_subcommand(name, with_mount_points),
-        ),
+        _ => of_shell(Cli::command()).mut_subcommands(|command| match command.get_name() {
+            "mount" => with("options", mount_options, command),
+            "stat" | "umount" | "upgrade" => with("mountpoint", mount_points, command),
+            "lab" => command.mut_subcommands(|command| match command.get_name() {
+                "launch" | "read" | "suite" => with("engines", engines, command),
+                _ => command,
+            }),
+            _ => command,
+        }),
     }
 }
 
@@ -94,24 +97,13 @@ fn of_shell(command: Command) -> Command {
     command.mut_subcommands(of_shell)
 }
 
-fn with_mount_options(command: Command) -> Command {
-    command.mut_arg("options", |arg| {
-        arg.add(ArgValueCompleter::new(mount_options))
-    })
-}
-
-fn with_mount_points(command: Command) -> Command {
-    command.mut_arg("mountpoint", |arg| {
-        arg.add(ArgValueCompleter::new(mount_points))
-    })
-}
-
-fn with_engines(lab: Command) -> Command {
-    ["launch", "read", "suite"].iter().fold(lab, |lab, name| {
-        lab.mut_subcommand(name, |command| {
-            command.mut_arg("engines", |arg| arg.add(ArgValueCompleter::new(engines)))
-        })
-    })
+/// Adds completion of an argument.
+fn with(
+    argument: &str,
+    offered: fn(&OsStr) -> Vec<CompletionCandidate>,
+    command: Command,
+) -> Command {
+    command.mut_arg(argument, |arg| arg.add(ArgValueCompleter::new(offered)))
 }
 
 fn engines(typed: &OsStr) -> Vec<CompletionCandidate> {

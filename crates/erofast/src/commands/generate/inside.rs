@@ -26,7 +26,7 @@ const ARGUMENTS: [(&str, &str); 4] = [
     ("extract", "path"),
 ];
 
-/// The corresponding argument of programs without subcommands.
+/// The argument of fsck.erofs and dump.erofs that is a path inside the image.
 const ARGUMENT: &str = "path";
 
 /// Maximum number of directory entries examined, so that a Tab is answered quickly.

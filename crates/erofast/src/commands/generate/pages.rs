@@ -17,47 +17,12 @@ use crate::text;
 /// The source of erofast(7).
 const TUNING: &str = include_str!("../../../../../docs/tuning.md");
 
-const EXIT_STATUS: &str = "
-## Exit status
-| status | meaning |
-| --- | --- |
-| 0 | Success. |
-| 1 | The operation failed, or the image is corrupt. |
-| 2 | Usage error: an unknown option or a value out of range. |
-";
-
-const ENVIRONMENT: &str = "
-## Environment
-| variable | meaning |
-| --- | --- |
-| `NO_COLOR` | If set and not empty: no colours in help and progress bars. |
-| `TERM` | `dumb`: no progress bars. There are none if standard error is not a terminal. |
-";
-
-const HELPER: &str = "
-Options of mount(8) and systemd that have no meaning here (rw, defaults, nofail, x-...) are
-accepted and ignored; others that are not in the list are refused.
-
-## Files
-| file | meaning |
-| --- | --- |
-| /etc/fstab | A line that mounts an image at boot if the image exists: |
-
-```
-/var/lib/images/app.erofs  /srv/app  erofast  ro,nofail,hipri=auto  0  0
-```
-";
-
-const HELPER_STATUS: &str = "
-## Exit status
-| status | meaning |
-| --- | --- |
-| 0 | The image is mounted. |
-| 1 | The image is not mounted; one line on standard error says why. |
-";
+const EXIT_STATUS: &str = include_str!("../../../man/exit-status.md");
+const ENVIRONMENT: &str = include_str!("../../../man/environment.md");
+const HELPER: &str = include_str!("../../../man/helper.md");
+const HELPER_STATUS: &str = include_str!("../../../man/helper-status.md");
 
 /// A page and the name of its file.
-#[derive(Debug)]
 pub struct File {
     pub name: String,
     /// Section of the manual: 1, 7 or 8.
@@ -71,7 +36,8 @@ pub fn all() -> io::Result<Vec<File>> {
     root.build();
     let mut pages = Vec::new();
     of_commands(&root, None, &mut pages)?;
-    let helper = mount_options() + HELPER + &examples("mount.erofast") + HELPER_STATUS;
+    let helper =
+        mount_options() + "\n" + HELPER + &examples("mount.erofast") + "\n" + HELPER_STATUS;
     let helper = helper + &see_also(&["erofast(1)", "erofast(7)", "fstab(5)", "mount(8)"]);
     pages.push(page(HelperArgs::command(), 8, &helper)?);
     for old in [FsckArgs::command(), DumpArgs::command()] {
@@ -100,9 +66,9 @@ fn of_commands(command: &Command, above: Option<&str>, pages: &mut Vec<File>) ->
         rest += &mount_options();
     }
     rest += &examples(command.get_bin_name().unwrap_or(name));
-    rest += EXIT_STATUS;
+    rest.extend(["\n", EXIT_STATUS]);
     if above.is_none() {
-        rest += ENVIRONMENT;
+        rest.extend(["\n", ENVIRONMENT]);
     }
     if above.is_none() || name == "erofast-mount" {
         others.extend(["erofast(7)".to_owned(), "mount.erofast(8)".to_owned()]);

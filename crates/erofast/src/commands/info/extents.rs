@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use erofast_cli::print_json;
 use erofs_engine::Engine;
-use erofs_engine::erofs_format::{Coding, Error, Extent, ExtentKind, FileType, Inode, Nid};
+use erofs_engine::erofs_format::{Coding, Error, Extent, ExtentKind, FileType, Inode, Nid, Reader};
 use serde::Serialize;
 
 use crate::name::EntryPath;
@@ -40,30 +40,22 @@ pub struct Row {
 
 impl From<&Extent> for Row {
     fn from(extent: &Extent) -> Self {
-        let box_of = |metabox| if metabox { Some("metabox") } else { None };
-        let (device, physical, stored, inside) = match &extent.kind {
-            ExtentKind::Hole => (None, None, 0, None),
-            ExtentKind::Raw { device, physical } => {
-                (Some(*device), Some(*physical), extent.length, None)
-            }
-            ExtentKind::Meta { metabox, physical } => {
-                (Some(0), Some(*physical), extent.length, box_of(*metabox))
-            }
-            ExtentKind::Fragment { offset } => (None, Some(*offset), 0, Some("packed inode")),
-            ExtentKind::Compressed(pcluster) => (
-                Some(pcluster.location.device),
-                Some(pcluster.location.physical),
-                u64::from(pcluster.length),
-                box_of(pcluster.location.metabox),
+        let place = extent.location();
+        let in_metabox = place.filter(|place| place.metabox);
+        let (physical, inside) = match &extent.kind {
+            ExtentKind::Fragment { offset } => (Some(*offset), Some("packed inode")),
+            _ => (
+                place.map(|place| place.physical),
+                in_metabox.map(|_| "metabox"),
             ),
         };
         Self {
             offset: extent.logical,
             length: extent.length,
             kind: kind(extent),
-            device,
+            device: place.map(|place| place.device),
             physical,
-            stored,
+            stored: extent.stored(),
             inside,
         }
     }
@@ -93,29 +85,24 @@ pub fn kind(extent: &Extent) -> &'static str {
     }
 }
 
-/// Calls `visit` for every extent of an inode that has data.
-pub fn each(
-    engine: &Engine,
-    inode: &Inode,
-    mut visit: impl FnMut(&Extent),
-) -> Result<(), Box<Error>> {
+/// The extents of an inode that has data; the first error is the last item.
+pub fn each(engine: &Engine, inode: &Inode) -> impl Iterator<Item = Result<Extent, Error>> {
     let (mut offset, mut count) = (0, 0);
-    while offset < inode.size {
-        let extent = engine.with_image(&engine.waiting(), inode.nid, |image| {
-            image.map(inode, offset)
-        });
-        let extent = extent.map_err(Box::new)?;
-        count += 1;
-        if count > EXTENTS {
-            let feature = format!("more than {EXTENTS} extents in nid {}", inode.nid);
-            return Err(Box::new(Error::Unsupported {
-                feature: feature.into(),
-            }));
+    std::iter::from_fn(move || {
+        if offset >= inode.size {
+            return None;
         }
-        visit(&extent);
-        offset = extent.end();
-    }
-    Ok(())
+        count += 1;
+        let map = |image: Reader<'_>| image.map(inode, offset);
+        let extent = match count > EXTENTS {
+            true => Err(Error::Unsupported {
+                feature: format!("more than {EXTENTS} extents in nid {}", inode.nid).into(),
+            }),
+            false => engine.with_image(&engine.waiting(), inode.nid, map),
+        };
+        offset = extent.as_ref().map_or(inode.size, Extent::end);
+        Some(extent)
+    })
 }
 
 /// Runs `info --extents PATH`.
@@ -139,22 +126,14 @@ pub fn list(engine: &Engine, path: &[u8], json: bool) -> anyhow::Result<()> {
         "at",
         "stored"
     );
-    let mut printed = Ok(());
-    each(engine, &inode, |extent| {
-        if printed.is_ok() {
-            printed = print_row(&Row::from(extent));
-        }
-    })?;
-    printed
+    each(engine, &inode).try_for_each(|extent| print_row(&Row::from(&extent?)))
 }
 
 fn list_json(engine: &Engine, path: &str, inode: &Inode) -> anyhow::Result<()> {
-    let mut rows = Vec::new();
-    each(engine, inode, |extent| {
-        if rows.len() <= ROWS {
-            rows.push(Row::from(extent));
-        }
-    })?;
+    let rows = each(engine, inode).take(ROWS + 1);
+    let rows: Vec<Row> = rows
+        .map(|extent| Ok(Row::from(&extent?)))
+        .collect::<anyhow::Result<_>>()?;
     anyhow::ensure!(
         rows.len() <= ROWS,
         "{}: {path}: more than {ROWS} extents: omit --json to list them",
@@ -187,7 +166,7 @@ fn has_data(inode: &Inode) -> bool {
 }
 
 /// A file or structure that owns bytes in a block.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 struct Owner {
     /// The kind of owner: `superblock`, `inode` or `data`.
     what: &'static str,
@@ -227,12 +206,10 @@ pub fn block(engine: &Engine, number: u64, json: bool) -> anyhow::Result<()> {
         end: (begin + size).min(image),
         owners: Vec::new(),
     };
-    if found.overlaps(1024..1024 + 128) {
+    if overlap(&(found.begin..found.end), &(1024..1024 + 128)) {
         found.owners.push(Owner {
             what: "superblock",
-            path: None,
-            nid: None,
-            extent: None,
+            ..Owner::default()
         });
     }
     let special = [
@@ -286,23 +263,23 @@ pub fn block(engine: &Engine, number: u64, json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-impl Block {
-    fn overlaps(&self, range: Range<u64>) -> bool {
-        range.start < self.end && self.begin < range.end
-    }
+fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
+    one.start < other.end && other.start < one.end
+}
 
+impl Block {
     /// Adds an inode if it overlaps the block, and those of its extents that do.
     fn look_at(&mut self, engine: &Engine, path: &[u8], inode: &Arc<Inode>) {
+        let block = self.begin..self.end;
         let mut own = |what, extent| {
-            if self.owners.len() >= OWNERS {
-                return;
+            if self.owners.len() < OWNERS {
+                self.owners.push(Owner {
+                    what,
+                    path: Some(EntryPath::new(path)),
+                    nid: Some(inode.nid),
+                    extent,
+                });
             }
-            self.owners.push(Owner {
-                what,
-                path: Some(EntryPath::new(path)),
-                nid: Some(inode.nid),
-                extent,
-            });
         };
         if engine.numbers().image(inode.nid) > 0 {
             // The inode is in a lower image.
@@ -312,20 +289,18 @@ impl Block {
         let base = u64::from(superblock.meta_block) * u64::from(superblock.block_size);
         let at = base.saturating_add(inode.nid.saturating_mul(32));
         let core = if inode.extended { 64 } else { 32 };
-        let block = self.begin..self.end;
-        let overlaps = |range: &Range<u64>| range.start < block.end && block.start < range.end;
-        if !inode.in_metabox() && overlaps(&(at..at.saturating_add(core))) {
+        if !inode.in_metabox() && overlap(&block, &(at..at.saturating_add(core))) {
             own("inode", None);
         }
         if !has_data(inode) {
             return;
         }
         // `check` reports extents that cannot be mapped.
-        let _ = each(engine, inode, |extent| {
-            let row = Row::from(extent);
-            if row.on_image().is_some_and(|range| overlaps(&range)) {
+        for extent in each(engine, inode).flatten() {
+            let row = Row::from(&extent);
+            if row.on_image().is_some_and(|range| overlap(&block, &range)) {
                 own("data", Some(row));
             }
-        });
+        }
     }
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 
 use erofast_cli::{Outcome, print_json, units};
-use erofs_engine::erofs_format::{DataLayout, ExtentKind, FileType, Image, Inode, Superblock};
+use erofs_engine::erofs_format::{DataLayout, FileType, Image, Inode, Superblock};
 use erofs_engine::{Engine, WorkersMode};
 use serde::Serialize;
 
@@ -176,21 +176,14 @@ fn count(engine: &Engine, path: &[u8], inode: &Inode, report: &mut Report) {
 /// Adds a file's extents; returns false if not all of them could be found.
 fn count_extents(engine: &Engine, path: &[u8], inode: &Inode, report: &mut Report) -> bool {
     let mut stored = 0_u64;
-    let mapped = extents::each(engine, inode, |extent| {
-        let here = match &extent.kind {
-            ExtentKind::Hole | ExtentKind::Fragment { .. } => 0,
-            ExtentKind::Raw { .. } | ExtentKind::Meta { .. } => extent.length,
-            ExtentKind::Compressed(pcluster) => u64::from(pcluster.length),
-        };
-        let sums = report.extents.entry(extents::kind(extent).to_owned());
+    for extent in extents::each(engine, inode) {
+        let Ok(extent) = extent else { return false };
+        let sums = report.extents.entry(extents::kind(&extent).to_owned());
         let sums = sums.or_default();
         sums.count += 1;
-        sums.stored_bytes = sums.stored_bytes.saturating_add(here);
+        sums.stored_bytes = sums.stored_bytes.saturating_add(extent.stored());
         sums.bytes = sums.bytes.saturating_add(extent.length);
-        stored = u64::saturating_add(stored, here);
-    });
-    if mapped.is_err() {
-        return false;
+        stored = stored.saturating_add(extent.stored());
     }
     report.content_bytes = report.content_bytes.saturating_add(inode.size);
     let compressed = inode.is_compressed();

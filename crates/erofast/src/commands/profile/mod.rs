@@ -178,7 +178,7 @@ pub fn remove(args: &ProfileRemoveArgs) -> anyhow::Result<Outcome> {
         bail!("{shown}: no profile of {path}");
     }
     for (file, learned) in &mut files {
-        remove_from(file, learned, &args.programs).with_context(|| file.display().to_string())?;
+        remove_from(file, learned, &args.programs)?;
     }
     Ok(Outcome::Fine)
 }
@@ -195,18 +195,19 @@ pub fn programs(path: &Path, opening: &OpeningArgs) -> anyhow::Result<Vec<String
 
 /// Removes these programs (all, if none are named) from a file, and deletes the decoded bytes kept
 /// beside it. Deletes the file if no program is left in it.
-fn remove_from(file: &Path, learned: &mut Learned, programs: &[String]) -> io::Result<()> {
+fn remove_from(file: &Path, learned: &mut Learned, programs: &[String]) -> anyhow::Result<()> {
     for (path, _) in kept(file, learned.image.as_ref()) {
-        fs::remove_file(&path)?;
+        fs::remove_file(&path).with_context(|| path.display().to_string())?;
     }
     let before = learned.programs.len();
     let stays = |program: &Program| !programs.is_empty() && !programs.contains(&path_of(program));
     learned.programs.retain(stays);
-    match learned.programs.len() {
+    let changed = match learned.programs.len() {
         0 => fs::remove_file(file),
         left if left < before => replace(file, learned.to_text().as_bytes()),
         _ => Ok(()),
-    }
+    };
+    changed.with_context(|| file.display().to_string())
 }
 
 /// Files beside a profile that hold decoded bytes of the image, with their sizes.

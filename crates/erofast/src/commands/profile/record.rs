@@ -183,23 +183,16 @@ impl Run {
     /// Runs the command until it ends; a signal to this process ends it early.
     fn command(&self, args: &ProfileRecordArgs, ending: &Ending) -> anyhow::Result<ExitStatus> {
         let point = self.point();
-        let mut command = match args.root {
+        let (mut words, shown): (Vec<OsString>, _) = match args.root {
             true => {
                 bind_system(&point);
-                let mut chroot = Command::new("chroot");
-                chroot.arg(&point);
-                chroot.args(args.command.iter().map(|word| filled(word, OsStr::new(""))));
-                chroot
+                (vec!["chroot".into(), point.into()], OsStr::new(""))
             }
-            false => {
-                let mut words = args.command.iter();
-                let words = words.by_ref().map(|word| filled(word, point.as_os_str()));
-                let words: Vec<OsString> = words.collect();
-                let mut command = Command::new(&words[0]);
-                command.args(&words[1..]);
-                command
-            }
+            false => (Vec::new(), point.as_os_str()),
         };
+        words.extend(args.command.iter().map(|word| filled(word, shown)));
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]);
         sys::parent::end_with_parent(&mut command);
         let name = args.command[0].display();
         let mut child = command.spawn().with_context(|| name.to_string())?;
@@ -212,7 +205,7 @@ impl Run {
         child.wait().with_context(|| name.to_string())
     }
 
-    /// Whether the mount persists although no path leads to it any more.
+    /// Whether processes still use the mount [`USED`] after the last path to it has disappeared.
     fn outlives(&self) -> bool {
         let ended = pidfd_open(self.helper, PidfdFlags::empty());
         ended.is_ok_and(|ended| {
