@@ -6,22 +6,10 @@
 #[macro_use(outln)]
 extern crate erofast_cli;
 
-#[cfg(feature = "tools")]
-mod batch;
 mod cli;
 mod commands;
 #[cfg(feature = "tools")]
-mod glob;
-#[cfg(feature = "tools")]
-mod listing;
-#[cfg(feature = "tools")]
-mod name;
-#[cfg(feature = "tools")]
-mod parts;
-#[cfg(feature = "tools")]
-mod text;
-#[cfg(feature = "tools")]
-mod tree;
+mod tools;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -43,7 +31,7 @@ fn main() -> ExitCode {
     #[cfg(feature = "tools")]
     if let Some(status) = std::env::args_os()
         .next()
-        .and_then(|name| commands::erofs_utils::run(&name))
+        .and_then(|name| tools::erofs_utils::run(&name))
     {
         return status;
     }
@@ -99,6 +87,6 @@ fn run(command: Command) -> anyhow::Result<Outcome> {
         Command::Upgrade(args) => commands::mount::upgrade(&args),
         Command::Stat(args) => check_stdout().and_then(|()| commands::stat::run(&args)),
         #[cfg(feature = "tools")]
-        Command::Tool(tool) => check_stdout().and_then(|()| commands::tools::run(tool)),
+        Command::Tool(tool) => check_stdout().and_then(|()| tools::run(tool)),
     }
 }

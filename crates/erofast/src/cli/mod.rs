@@ -1,19 +1,9 @@
 //! The flag table, from which the parser, the help, the man pages and the completions are
 //! generated. The lab's commands are in `erofast_cli`.
 
-#[cfg(feature = "tools")]
-pub mod cache;
-#[cfg(feature = "tools")]
-pub mod erofs_utils;
 pub mod flags;
 pub mod fuse_style;
-#[cfg(feature = "tools")]
-pub mod generate;
-#[cfg(feature = "tools")]
-pub mod images;
 pub mod mount;
-#[cfg(feature = "tools")]
-pub mod profile;
 #[cfg(feature = "tools")]
 pub mod tools;
 
