@@ -3,6 +3,7 @@
 //! Waking a thread costs as much as decoding a small file, so work is passed in batches: a tree of
 //! twelve thousand files took sixty thousand futex calls when each file was sent on its own.
 
+use std::num::NonZero;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread::{self, Scope, ScopedJoinHandle};
@@ -40,6 +41,12 @@ pub fn batches<T>(receivers: usize) -> (BatchSender<T>, BatchReceiver<T>) {
         weight: 0,
     };
     (sender, BatchReceiver(Mutex::new(receiver)))
+}
+
+/// The number of threads given, or else the number of CPUs.
+pub fn thread_count(given: Option<NonZero<usize>>) -> usize {
+    let given = given.map_or_else(thread::available_parallelism, Ok);
+    given.map_or(1, NonZero::get)
 }
 
 /// Starts `count` threads that run the same work, or fewer if the system refuses more.

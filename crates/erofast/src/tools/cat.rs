@@ -12,7 +12,7 @@ use erofs_mount::note;
 
 use crate::cli::tools::images::CatArgs;
 use crate::tools::glob::{self, Found};
-use crate::tools::text;
+use crate::tools::name::EntryPath;
 
 /// Number of bytes per read and write.
 const STEP: usize = 1 << 20;
@@ -67,10 +67,7 @@ impl<W: Write> Cat<'_, W> {
     }
 
     fn entry(&mut self, entry: Found) -> anyhow::Result<()> {
-        let path = match &entry.path[..] {
-            b"" => "/".to_owned(),
-            path => text::name(path),
-        };
+        let path = EntryPath::new(&entry.path);
         let image = self.engine.name();
         let inode = entry.inode?;
         match inode.file_type() {

@@ -13,8 +13,9 @@ use crate::cli::tools::images::LsArgs;
 use erofs_mount::note;
 
 use crate::tools::listing::Listing;
+use crate::tools::name::{self, EntryPath};
 use crate::tools::tree::{self, join};
-use crate::tools::{glob, name, text};
+use crate::tools::{glob, text};
 
 /// Runs the subcommand. Entries that cannot be shown are reported on standard error.
 pub fn run(args: &LsArgs) -> anyhow::Result<Outcome> {
@@ -145,10 +146,7 @@ impl<W: Write> List<'_, W> {
             FileType::Symlink => Some(self.engine.read_link(&self.engine.waiting(), inode)),
             _ => None,
         };
-        let name = match name {
-            b"" => "/".to_owned(),
-            name => text::name(name),
-        };
+        let name = EntryPath::new(name);
         if self.args.json {
             let mut entry = json!({
                 "nid": inode.nid,

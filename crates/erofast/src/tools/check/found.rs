@@ -80,3 +80,20 @@ impl Results {
         self.faults.entry(key).or_default().push(fault);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_that_is_replaced_takes_no_room() {
+        let found = Found::new(Bar::on_stderr());
+        let fault = || Fault::new(b"a", 1, "broken");
+        (1..FAULTS).for_each(|order| found.add(order, fault()));
+        found.add_content(FAULTS, 9, fault());
+        found.add_content(FAULTS, 5, fault());
+        found.add(FAULTS + 1, fault());
+        let results = found.results();
+        assert_eq!((results.faults.len(), results.left_out), (FAULTS, 1));
+    }
+}

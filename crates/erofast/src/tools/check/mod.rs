@@ -8,6 +8,7 @@ mod found;
 mod manifest;
 mod report;
 mod sums;
+mod task;
 mod walk;
 mod work;
 
@@ -26,7 +27,7 @@ use self::report::{Fault, print};
 use self::walk::Walk;
 use self::work::work;
 use crate::cli::tools::images::CheckArgs;
-use crate::tools::batch::{batches, threads};
+use crate::tools::batch::{batches, thread_count, threads};
 use crate::tools::tree;
 
 pub use self::report::Report;
@@ -55,8 +56,7 @@ pub fn check(
     content: &Content,
     manifest: Option<Manifest>,
 ) -> anyhow::Result<Report> {
-    let cpus = thread::available_parallelism().map_or(1, NonZero::get);
-    let readers = readers.map_or(cpus, NonZero::get);
+    let readers = thread_count(readers);
     let (sender, receiver) = batches(readers);
     let found = Found::new(Bar::of_bytes("check", || tree::total_bytes(engine, start)));
     let walked = thread::scope(|scope| {

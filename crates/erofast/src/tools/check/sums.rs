@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use super::found::Found;
 use super::manifest::Sum;
-use super::work::Task;
+use super::task::Task;
 use crate::tools::name::hex;
 use crate::tools::parts::{self, Part, Parts};
 

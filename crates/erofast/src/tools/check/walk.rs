@@ -12,7 +12,7 @@ use erofs_engine::{Engine, Error};
 use super::found::Found;
 use super::manifest::Manifest;
 use super::report::{Compared, FAULTS, Fault, Report};
-use super::work::{Action, Task};
+use super::task::{Action, Task};
 use crate::tools::batch::BatchSender;
 use crate::tools::listing::{Listing, Name};
 use crate::tools::parts::{self, Parts};

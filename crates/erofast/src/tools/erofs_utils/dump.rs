@@ -1,18 +1,20 @@
 //! `dump.erofs`: describes an image.
 
 use std::io::{self, Write};
+use std::sync::Arc;
 
-use erofs_engine::Engine;
 use erofs_engine::erofs_format::{FileType, Inode};
+use erofs_engine::{Engine, WorkersMode};
 
-use super::report::{message, read_image};
+use super::report::message;
 use super::{inode, statistics, superblock};
 use crate::cli::tools::erofs_utils::DumpArgs;
 use crate::tools::info::uuid;
 
 /// Runs the program. Faults in the inode are printed, but do not count as a failure.
 pub fn run(args: &DumpArgs) -> anyhow::Result<()> {
-    read_image(&args.image, false, |engine| dump(args, engine))
+    let read = |engine: &Arc<Engine>| dump(args, engine);
+    args.image.read(WorkersMode::Inline, read)
 }
 
 fn dump(args: &DumpArgs, engine: &Engine) -> anyhow::Result<()> {

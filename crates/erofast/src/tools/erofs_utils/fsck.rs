@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use erofast_cli::{Usage, one_line};
-use erofs_engine::Engine;
 use erofs_engine::erofs_format::{ExtentKind, FileType, Inode};
+use erofs_engine::{Engine, EngineOptions, WorkersMode};
 use rustix::fs::Mode;
 use rustix::process::{geteuid, umask};
 
-use super::report::{message, percent, read_image};
+use super::report::{message, percent};
 use crate::cli::tools::erofs_utils::FsckArgs;
 use crate::tools::check::{self, Content};
 use crate::tools::extract::{self, Keep, Replace};
@@ -26,9 +26,13 @@ const OUTCOME: u8 = 3;
 pub fn run(args: &FsckArgs) -> anyhow::Result<bool> {
     let directory = args.extract.as_ref().and_then(Option::as_deref);
     refuse_without_directory(args, directory)?;
-    read_image(&args.image, args.no_sbcrc, |engine| {
-        fsck(args, engine, directory)
-    })
+    let options = EngineOptions {
+        workers: WorkersMode::Inline,
+        ignore_checksum: args.no_sbcrc,
+        ..EngineOptions::default()
+    };
+    let read = |engine: &Arc<Engine>| fsck(args, engine, directory);
+    args.image.read_with(options, read)
 }
 
 fn fsck(args: &FsckArgs, engine: &Arc<Engine>, directory: Option<&Path>) -> anyhow::Result<bool> {

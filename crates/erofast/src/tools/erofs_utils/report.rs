@@ -6,30 +6,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use erofs_engine::erofs_format::Inode;
-use erofs_engine::{Engine, EngineOptions, Error, WorkersMode};
+use erofs_engine::{Engine, Error};
 
 use crate::cli::tools::erofs_utils::TargetArgs;
-use crate::cli::tools::images::ImageArgs;
 use crate::tools::text;
 
 /// Prints a line on standard error. `level` is `E`, `W` or `I`: an error, a warning or information.
 pub fn message(level: char, what: impl Display) {
     let what = text::line(&what.to_string());
     let _ = io::stderr().write_all(format!("<{level}> erofs: {what}\n").as_bytes());
-}
-
-/// Reads the image without worker threads.
-pub fn read_image<T>(
-    image: &ImageArgs,
-    ignore_checksum: bool,
-    read: impl FnOnce(&Arc<Engine>) -> anyhow::Result<T>,
-) -> anyhow::Result<T> {
-    let options = EngineOptions {
-        workers: WorkersMode::Inline,
-        ignore_checksum,
-        ..EngineOptions::default()
-    };
-    image.read_with(options, read)
 }
 
 impl TargetArgs {

@@ -20,7 +20,6 @@ use std::num::NonZero;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::thread;
 
 use anyhow::Context;
 use erofast_cli::{Outcome, Usage, print_json, print_line};
@@ -33,6 +32,7 @@ use self::job::Job;
 use self::journal::{Journal, Summary};
 use self::target::Target;
 use crate::cli::tools::images::ExtractArgs;
+use crate::tools::batch::thread_count;
 use crate::tools::{glob, tree};
 
 pub use self::target::{Keep, Replace};
@@ -85,12 +85,11 @@ pub fn job(
     name: Vec<u8>,
     threads: Option<NonZero<usize>>,
 ) -> Job {
-    let cpus = thread::available_parallelism().map_or(1, NonZero::get);
     Job {
         engine,
         start,
         name,
-        threads: threads.map_or(cpus, NonZero::get),
+        threads: thread_count(threads),
         interrupted: Arc::default(),
     }
 }

@@ -1,8 +1,8 @@
 //! Files of launch profiles: where they are, and how they are read and replaced.
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, chown};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -219,15 +219,20 @@ pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if before.as_ref().is_some_and(|before| !before.is_file()) {
         return File::options().write(true).open(path)?.write_all(bytes);
     }
-    let mut temporary = tempfile::Builder::new()
-        .permissions(Permissions::from_mode(0o666))
-        .tempfile_in(path.parent().unwrap_or(path))?;
-    temporary.write_all(bytes)?;
-    if let Some(before) = before {
-        // Only root can change the owner.
-        let _ = chown(&temporary, Some(before.uid()), Some(before.gid()));
-        temporary.as_file().set_permissions(before.permissions())?;
-    }
-    temporary.persist(path)?;
-    Ok(())
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(format!(".{}", std::process::id()));
+    let mut file = File::create_new(&temporary)?;
+    let written = file.write_all(bytes).and_then(|()| match &before {
+        Some(before) => {
+            // Only root can change the owner.
+            let _ = chown(&temporary, Some(before.uid()), Some(before.gid()));
+            fs::set_permissions(&temporary, before.permissions())
+        }
+        None => Ok(()),
+    });
+    written
+        .and_then(|()| fs::rename(&temporary, path))
+        .inspect_err(|_| {
+            let _ = fs::remove_file(&temporary);
+        })
 }

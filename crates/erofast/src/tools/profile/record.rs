@@ -22,7 +22,7 @@ use erofs_mount::{MountOptions, MountRequest, note};
 use launch_profile::Program;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind_recursive, unmount};
+use rustix::mount::{MountFlags, UnmountFlags, mount_bind_recursive, unmount};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, kill_process, pidfd_open, waitpid};
 
 use sys::fuse_signals::ending_signals_to_catch;
@@ -31,6 +31,7 @@ use super::path_of;
 use super::travelling::{join, write};
 use crate::cli::fuse_style::option;
 use crate::cli::tools::profile::ProfileRecordArgs;
+use crate::commands::mount;
 
 /// Interval between checks for signals.
 const TICK: Duration = Duration::from_millis(50);
@@ -50,10 +51,7 @@ pub fn record(args: &ProfileRecordArgs) -> anyhow::Result<Outcome> {
             "the command does not use the image: write {} for the mount point, or give --root";
         return Err(Usage(line.into()).into());
     }
-    let image = match remote::url(&args.image) {
-        Some(_) => args.image.clone(),
-        None => std::path::absolute(&args.image).with_context(|| remote::shown(&args.image))?,
-    };
+    let image = mount::image(&args.image)?;
     let files = args.files.options();
     let files = files.map(|(name, path)| option(name, path));
     let options: Vec<OsString> = args.options.iter().cloned().chain(files).collect();
@@ -259,7 +257,7 @@ fn bind_system(root: &Path) {
     for name in OF_SYSTEM {
         let _ = mount_bind_recursive(Path::new("/").join(name), root.join(name));
     }
-    let _ = mount("tmpfs", root.join("tmp"), "tmpfs", MountFlags::NODEV, None);
+    let _ = rustix::mount::mount("tmpfs", root.join("tmp"), "tmpfs", MountFlags::NODEV, None);
 }
 
 /// A word of the command with the mount point in place of `{}`.
