@@ -31,15 +31,12 @@ impl Bar {
 
     /// Creates a bar for bytes that threads process. `total` returns their number; it is called
     /// only on a terminal.
-    ///
-    /// # Errors
-    /// `total` fails.
-    pub fn of_bytes<E>(task: &str, total: impl FnOnce() -> Result<u64, E>) -> Result<Self, E> {
+    pub fn of_bytes(task: &str, total: impl FnOnce() -> u64) -> Self {
         let bar = Self::on_stderr();
         if is_watched() {
-            bar.show(BYTES, task, total()?);
+            bar.show(BYTES, task, total());
         }
-        Ok(bar)
+        bar
     }
 
     /// Begins a task of `total` steps.

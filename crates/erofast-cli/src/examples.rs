@@ -1,5 +1,7 @@
 //! Examples of use, for the long help and the man pages.
 
+use clap::Command;
+
 /// One section per command; each example consists of its purpose and a block with the command to
 /// type.
 const EXAMPLES: &str = include_str!("../examples.md");
@@ -39,4 +41,16 @@ pub fn examples_help(of: &str) -> String {
         format!("  {what}:\n      {command}\n")
     });
     format!("Examples:\n{}", lines.collect::<String>())
+}
+
+/// Appends examples to the long help of a command and of each command below it, unless the help has
+/// another text there. `above` is the full name of the command above `command`.
+#[must_use]
+pub fn with_examples(above: &str, command: Command) -> Command {
+    let name = format!("{above} {}", command.get_name());
+    let command = command.mut_subcommands(|command| with_examples(&name, command));
+    match command.get_after_long_help().is_none() && !examples(&name).is_empty() {
+        true => command.after_long_help(examples_help(&name)),
+        false => command,
+    }
 }

@@ -5,8 +5,6 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use crate::examples::examples_help;
-
 /// The experiments.
 #[derive(Debug, Subcommand)]
 pub enum LabCommand {
@@ -67,7 +65,6 @@ pub struct LabOutputArgs {
 
 /// Arguments of `lab suite`.
 #[derive(Args, Debug)]
-#[command(after_long_help = examples_help("erofast lab suite"))]
 pub struct LabSuiteArgs {
     /// The engines to compare.
     #[command(flatten)]
@@ -98,7 +95,6 @@ pub struct LabSuiteArgs {
 
 /// Arguments of `lab diff`.
 #[derive(Args, Debug)]
-#[command(after_long_help = examples_help("erofast lab diff"))]
 pub struct LabDiffArgs {
     /// Report of lab launch, lab read or lab suite, written with --json
     pub old: PathBuf,
@@ -111,7 +107,6 @@ pub struct LabDiffArgs {
 
 /// Arguments of `lab report`.
 #[derive(Args, Debug)]
-#[command(after_long_help = examples_help("erofast lab report"))]
 pub struct LabReportArgs {
     /// Reports of any experiment, written with --json; several of the same one are shown side by
     /// side, each compared with the first
@@ -133,7 +128,6 @@ pub struct LabReportArgs {
 
 /// Arguments of `lab pressure`.
 #[derive(Args, Debug)]
-#[command(after_long_help = examples_help("erofast lab pressure"))]
 pub struct LabPressureArgs {
     /// Image to launch from
     pub image: PathBuf,
@@ -172,7 +166,6 @@ pub struct LabPressureArgs {
 
 /// Arguments of `lab read`.
 #[derive(Args, Debug)]
-#[command(after_long_help = examples_help("erofast lab read"))]
 pub struct LabReadArgs {
     /// Image to read
     pub image: PathBuf,
@@ -201,7 +194,6 @@ pub struct LabReadArgs {
 
 /// Arguments of `lab hotplug`.
 #[derive(Args, Debug)]
-#[command(after_long_help = examples_help("erofast lab hotplug"))]
 pub struct LabHotplugArgs {
     /// Image to read
     pub image: PathBuf,
@@ -230,7 +222,6 @@ pub struct LabHotplugArgs {
 
 /// Arguments of `lab kernel`.
 #[derive(Args, Debug)]
-#[command(after_long_help = examples_help("erofast lab kernel"))]
 pub struct LabKernelArgs {
     /// Image to launch from (default: one made from a C compiler, which is downloaded)
     #[arg(requires = "command")]
@@ -327,7 +318,6 @@ pub struct LabRoundsArgs {
 
 /// Arguments of `lab launch`.
 #[derive(Args, Debug)]
-#[command(after_long_help = examples_help("erofast lab launch"))]
 pub struct LabLaunchArgs {
     /// Image to launch from
     pub image: PathBuf,
@@ -359,7 +349,6 @@ pub struct LabLaunchArgs {
 
 /// Arguments of `lab run`.
 #[derive(Args, Debug)]
-#[command(after_long_help = examples_help("erofast lab run"))]
 pub struct LabRunArgs {
     /// Measured launches of each command
     #[arg(long, value_name = "N", default_value_t = 20, visible_alias = "runs")]

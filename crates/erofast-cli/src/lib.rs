@@ -19,13 +19,13 @@ pub mod units;
 
 use clap::Subcommand;
 
-pub use examples::{examples, examples_help};
+pub use examples::{examples, examples_help, with_examples};
 pub use lab::{
     ENGINES, LabCommand, LabDiffArgs, LabEngineArgs, LabHotplugArgs, LabKernelArgs, LabLaunchArgs,
     LabOutputArgs, LabPressureArgs, LabReadArgs, LabReportArgs, LabRoundsArgs, LabRunArgs,
     LabSuiteArgs,
 };
-pub use outcome::{Outcome, Usage, end, is_broken_pipe, one_line, status};
+pub use outcome::{Outcome, Usage, is_broken_pipe, one_line, status};
 pub use output::{Stdout, check_stdout, print_json, print_line, stdout};
 pub use parse::{parse, parse_from};
 pub use programs::program;

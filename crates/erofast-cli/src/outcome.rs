@@ -1,7 +1,6 @@
 //! The outcomes of a command.
 
 use std::io;
-use std::process::ExitCode;
 
 use erofs_mount::note;
 
@@ -36,11 +35,6 @@ impl Outcome {
 const USAGE_STATUS: u8 = 2;
 
 /// Prints the error, if there is one, and returns the exit status.
-pub fn end(result: anyhow::Result<Outcome>, is_usage: fn(&anyhow::Error) -> bool) -> ExitCode {
-    ExitCode::from(status(result, is_usage))
-}
-
-/// Like [`end`], with the exit status as a number.
 pub fn status(result: anyhow::Result<Outcome>, is_usage: fn(&anyhow::Error) -> bool) -> u8 {
     match result {
         Ok(Outcome::Fine) => 0,

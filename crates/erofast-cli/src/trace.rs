@@ -6,8 +6,6 @@ use std::str::FromStr;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use crate::examples::examples_help;
-
 /// The subcommands of `trace`.
 #[derive(Debug, Subcommand)]
 pub enum TraceCommand {
@@ -21,7 +19,6 @@ pub enum TraceCommand {
 
 /// Arguments of `trace diff`.
 #[derive(Args, Debug)]
-#[command(after_long_help = examples_help("erofast trace diff"))]
 pub struct TraceDiffArgs {
     /// Trace file, in any format that trace latency reads
     pub old: PathBuf,
@@ -47,7 +44,6 @@ pub struct TraceDiffArgs {
 
 /// Arguments of `trace record`.
 #[derive(Args, Debug)]
-#[command(after_long_help = examples_help("erofast trace record"))]
 pub struct TraceRecordArgs {
     /// File to write
     #[arg(
@@ -76,7 +72,6 @@ fn parse_buffer(text: &str) -> Result<usize, String> {
 
 /// Arguments of `trace latency`.
 #[derive(Args, Debug)]
-#[command(after_long_help = examples_help("erofast trace latency"))]
 pub struct TraceLatencyArgs {
     /// Trace file: Perfetto, perf.data, trace.dat or ftrace text; - for standard input
     pub file: PathBuf,

@@ -16,7 +16,8 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use erofast_cli::{
-    LabCommand, MeasureCommand, Outcome, TraceCommand, Usage, check_stdout, end, parse,
+    LabCommand, MeasureCommand, Outcome, TraceCommand, Usage, check_stdout, parse, status,
+    with_examples,
 };
 use erofs_mount::note;
 use latency_lab::LabError;
@@ -30,7 +31,8 @@ static ALLOCATOR: sys::allocator::Allocator = sys::allocator::Allocator;
     version = env!("EROFAST_VERSION"),
     max_term_width = 100,
     arg_required_else_help = true,
-    after_help = "Exit status: 0 success, 1 operation failed, 2 usage error."
+    after_help = "Exit status: 0 success, 1 operation failed, 2 usage error.",
+    mut_subcommands(|command| with_examples("erofast", command))
 )]
 struct Cli {
     #[command(subcommand)]
@@ -43,9 +45,9 @@ fn main() -> ExitCode {
     if let Err(error) = &result {
         show_errors(error);
     }
-    end(result, |error| {
+    ExitCode::from(status(result, |error| {
         error.is::<Usage>() || matches!(error.downcast_ref(), Some(LabError::Usage(_)))
-    })
+    }))
 }
 
 /// Shows all error output of a failed program if it is longer than the line in the error message.

@@ -6,29 +6,18 @@
 #[macro_use(outln)]
 extern crate erofast_cli;
 
-#[cfg(feature = "tools")]
-mod batch;
 mod cli;
 mod commands;
 #[cfg(feature = "tools")]
-mod glob;
-#[cfg(feature = "tools")]
-mod listing;
-#[cfg(feature = "tools")]
-mod name;
-#[cfg(feature = "tools")]
-mod parts;
-#[cfg(feature = "tools")]
-mod text;
-#[cfg(feature = "tools")]
-mod tree;
+mod tools;
 
 use std::path::Path;
 use std::process::ExitCode;
 
-use erofast_cli::{Outcome, Usage, check_stdout, end, parse, status};
+use erofast_cli::{Outcome, Usage, check_stdout, parse, status};
 
-use crate::cli::{Cli, Command, HelperArgs};
+use crate::cli::mount::HelperArgs;
+use crate::cli::{Cli, Command};
 
 #[global_allocator]
 static ALLOCATOR: sys::allocator::Allocator = sys::allocator::Allocator;
@@ -42,7 +31,7 @@ fn main() -> ExitCode {
     #[cfg(feature = "tools")]
     if let Some(status) = std::env::args_os()
         .next()
-        .and_then(|name| commands::erofs_utils::run(&name))
+        .and_then(|name| tools::erofs_utils::run(&name))
     {
         return status;
     }
@@ -58,7 +47,7 @@ fn main() -> ExitCode {
             cli => cli.and_then(|cli| run(cli.command)),
         }
     };
-    end(result, is_usage_error)
+    ExitCode::from(status(result, is_usage_error))
 }
 
 fn is_usage_error(error: &anyhow::Error) -> bool {
@@ -80,7 +69,7 @@ fn is_mount_helper() -> bool {
 fn is_fuse_style() -> bool {
     let mut arguments = std::env::args_os();
     let program = arguments.next().unwrap_or_default();
-    cli::is_fuse_style(Path::new(&program), arguments.next().as_deref())
+    cli::fuse_style::is_fuse_style(Path::new(&program), arguments.next().as_deref())
 }
 
 /// Whether the command queries servers that other users may have started.
@@ -98,6 +87,6 @@ fn run(command: Command) -> anyhow::Result<Outcome> {
         Command::Upgrade(args) => commands::mount::upgrade(&args),
         Command::Stat(args) => check_stdout().and_then(|()| commands::stat::run(&args)),
         #[cfg(feature = "tools")]
-        Command::Tool(tool) => check_stdout().and_then(|()| commands::tools::run(tool)),
+        Command::Tool(tool) => check_stdout().and_then(|()| tools::run(tool)),
     }
 }

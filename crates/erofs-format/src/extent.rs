@@ -26,6 +26,31 @@ impl Extent {
     pub fn end(&self) -> u64 {
         self.logical + self.length
     }
+
+    /// Where the stored bytes are; `None` for a hole, and for a fragment, which is stored as a part
+    /// of the packed inode.
+    pub fn location(&self) -> Option<Location> {
+        let (device, metabox, physical) = match self.kind {
+            ExtentKind::Hole | ExtentKind::Fragment { .. } => return None,
+            ExtentKind::Raw { device, physical } => (device, false, physical),
+            ExtentKind::Meta { metabox, physical } => (0, metabox, physical),
+            ExtentKind::Compressed(pcluster) => return Some(pcluster.location),
+        };
+        Some(Location {
+            device,
+            metabox,
+            physical,
+        })
+    }
+
+    /// Number of bytes stored at its location.
+    pub fn stored(&self) -> u64 {
+        match &self.kind {
+            ExtentKind::Hole | ExtentKind::Fragment { .. } => 0,
+            ExtentKind::Raw { .. } | ExtentKind::Meta { .. } => self.length,
+            ExtentKind::Compressed(pcluster) => pcluster.length.into(),
+        }
+    }
 }
 
 /// The location of the bytes of an [`Extent`].
@@ -59,7 +84,7 @@ pub enum ExtentKind {
     },
 }
 
-/// The location of a pcluster's stored bytes.
+/// The location of an extent's stored bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Location {
     /// Number of the device; 0 is the image, and is also used if `metabox` is true.

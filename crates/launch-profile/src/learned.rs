@@ -24,6 +24,7 @@
 
 use std::fmt::Write;
 use std::io::Read;
+use std::str::FromStr;
 
 use crate::error::Error;
 use crate::identity::ImageIdentity;
@@ -173,7 +174,6 @@ impl Learned {
         let (mut reader, mut windows) = (Reader::default(), 0);
         for (number, line) in lines {
             let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
-            let a_number = || rest.parse().map_err(|_| wrong(number, "not a number"));
             match (word, this.programs.last_mut()) {
                 ("image", None) => {
                     let image = ImageIdentity::parse(rest);
@@ -193,13 +193,10 @@ impl Learned {
                         ..Program::default()
                     });
                 }
-                ("launches", Some(last)) => last.launches = a_number()?,
-                ("idle-mounts", Some(last)) => last.idle_mounts = a_number()?,
-                ("until", Some(last)) => last.trim.until_ms = a_number()?,
-                ("bytes", Some(last)) => {
-                    let bytes = rest.parse().map_err(|_| wrong(number, "not a number"));
-                    last.trim.bytes = bytes?;
-                }
+                ("launches", Some(last)) => last.launches = parsed(rest, number)?,
+                ("idle-mounts", Some(last)) => last.idle_mounts = parsed(rest, number)?,
+                ("until", Some(last)) => last.trim.until_ms = parsed(rest, number)?,
+                ("bytes", Some(last)) => last.trim.bytes = parsed(rest, number)?,
                 (_, Some(_)) => reader.line(line, number)?,
                 (_, None) => {}
             }
@@ -278,6 +275,12 @@ impl Learned {
         }
         (text, left)
     }
+}
+
+/// The number in the line with this number.
+fn parsed<N: FromStr>(text: &str, number: usize) -> Result<N, Error> {
+    let what = "not a number";
+    text.parse().map_err(|_| Error::Line { number, what })
 }
 
 /// Maximum size of a program's own lines in bytes: enough for an escaped path of PATH_MAX bytes.

@@ -1,6 +1,6 @@
 //! The structures of `erofast.h`, field by field.
 
-use erofs_engine::erofs_format::{Coding, Extent, ExtentKind, FileType, Inode, Pcluster};
+use erofs_engine::erofs_format::{Coding, Extent, ExtentKind, FileType, Inode};
 
 /// An inode's properties, `struct erofast_stat` in C.
 #[repr(C)]
@@ -71,57 +71,38 @@ pub struct ExtentRecord {
 
 impl From<&Extent> for ExtentRecord {
     fn from(extent: &Extent) -> Self {
-        let plain = Self {
+        let place = extent.location();
+        let (mut algorithm, mut stored) = (NO_ALGORITHM, extent.stored());
+        let mut physical = place.map_or(0, |place| place.physical);
+        let kind = match extent.kind {
+            ExtentKind::Hole => Kind::Hole,
+            ExtentKind::Raw { .. } => Kind::Plain,
+            ExtentKind::Meta { .. } => Kind::Metadata,
+            ExtentKind::Fragment { offset } => {
+                (physical, stored) = (offset, extent.length);
+                Kind::Fragment
+            }
+            ExtentKind::Compressed(pcluster) => {
+                if let Coding::Compressed(codec) = pcluster.coding {
+                    algorithm = codec as i32;
+                }
+                Kind::Compressed
+            }
+        };
+        Self {
             logical: extent.logical,
             length: extent.length,
-            physical: 0,
-            stored: extent.length,
-            kind: Kind::Hole,
-            algorithm: NO_ALGORITHM,
-            device: 0,
-            flags: 0,
-        };
-        match extent.kind {
-            ExtentKind::Hole => Self { stored: 0, ..plain },
-            ExtentKind::Raw { device, physical } => Self {
-                kind: Kind::Plain,
-                physical,
-                device: device.into(),
-                ..plain
+            physical,
+            stored,
+            kind,
+            algorithm,
+            device: place.map_or(0, |place| place.device.into()),
+            flags: match place.is_some_and(|place| place.metabox) {
+                true => IN_METABOX,
+                false => 0,
             },
-            ExtentKind::Meta { metabox, physical } => Self {
-                kind: Kind::Metadata,
-                physical,
-                flags: flags(metabox),
-                ..plain
-            },
-            ExtentKind::Fragment { offset } => Self {
-                kind: Kind::Fragment,
-                physical: offset,
-                ..plain
-            },
-            ExtentKind::Compressed(pcluster) => compressed(plain, pcluster),
         }
     }
-}
-
-fn compressed(extent: ExtentRecord, pcluster: Pcluster) -> ExtentRecord {
-    ExtentRecord {
-        physical: pcluster.location.physical,
-        stored: pcluster.length.into(),
-        kind: Kind::Compressed,
-        algorithm: match pcluster.coding {
-            Coding::Compressed(algorithm) => algorithm as i32,
-            Coding::Shifted | Coding::Interlaced => NO_ALGORITHM,
-        },
-        device: pcluster.location.device.into(),
-        flags: flags(pcluster.location.metabox),
-        ..extent
-    }
-}
-
-fn flags(metabox: bool) -> u32 {
-    if metabox { IN_METABOX } else { 0 }
 }
 
 /// The `DT_` number of a file type that a directory of the image records. `DT_` numbers are the

@@ -18,8 +18,6 @@ const STEP: usize = 256 << 10;
 const BLOCK: u64 = 512;
 /// The attribute with which overlayfs marks opaque directories.
 const OPAQUE: &str = "trusted.overlay.opaque";
-/// The latest time that fits in a header.
-const LATEST: u64 = 0o777_7777_7777;
 
 pub(crate) fn write(tree: &Tree, contents: &File, to: impl Write) -> Result<(), Error> {
     let mut output = Output {
@@ -80,8 +78,8 @@ impl<W: Write> Output<'_, W> {
             seconds,
             nanoseconds,
         } = attributes.mtime;
-        builder.mtime(seconds.min(LATEST))?;
-        if nanoseconds > 0 || seconds > LATEST {
+        builder.mtime(seconds)?;
+        if nanoseconds > 0 {
             builder.add_pax("mtime", format!("{seconds}.{nanoseconds:09}"));
         }
         let mut size = 0;

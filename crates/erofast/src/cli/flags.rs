@@ -1,77 +1,102 @@
-//! Mount options as flags of the other commands: `--verity-roothash` is `verity.roothash=`.
+//! Mount options as flags of other commands: `--verity-roothash` is `verity.roothash=`.
 
-#[cfg(feature = "tools")]
-use std::ffi::OsStr;
 use std::ffi::OsString;
 
-use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches, value_parser};
-#[cfg(feature = "tools")]
-use erofast_cli::Usage;
-#[cfg(feature = "tools")]
-use erofs_engine::EngineOptions;
-use erofs_mount::{KNOWN, KnownOption};
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches, ValueHint};
+use erofs_mount::KNOWN;
 
-/// The given flags and their values.
+/// The given flags of one group and their values, in the order of the command line.
 #[derive(Clone, Debug)]
-pub struct Flags<const URL: bool>(Vec<(&'static KnownOption, OsString)>);
+pub struct Flags<const GROUP: usize>(Vec<(Flag, OsString)>);
 
+/// Flags for the additional files of an image, for all commands that read an image. Their order
+/// determines which image has which devices.
+pub type FileArgs = Flags<FILES>;
 /// dm-verity flags, for all commands that read an image.
-pub type VerityArgs = Flags<false>;
+pub type VerityArgs = Flags<VERITY>;
 /// Flags for images at URLs, for all commands that read an image without mounting it.
 #[cfg(feature = "tools")]
-pub type RemoteArgs = Flags<true>;
+pub type RemoteArgs = Flags<URLS>;
 
-impl<const URL: bool> Flags<URL> {
-    const HEADING: &str = if URL { "Images at URLs" } else { "Verity" };
+const FILES: usize = 0;
+const VERITY: usize = 1;
+const URLS: usize = 2;
 
-    /// The flags, and their mount options.
-    fn table() -> impl Iterator<Item = (&'static str, &'static KnownOption)> {
-        let flags = KNOWN
+/// The headings of the groups in the help.
+const HEADINGS: [Option<&str>; 3] = [None, Some("Verity"), Some("Images at URLs")];
+
+/// The flags for additional files, which are named like mount options, and their help texts.
+const OF_FILES: [(&str, &str); 2] = [
+    (
+        "device",
+        "Extra device of the image, or of the last --lower, in the order of its device table \
+         (repeatable)",
+    ),
+    (
+        "lower",
+        "Image or URL to merge below this one (repeatable, from top to bottom)",
+    ),
+];
+
+/// A flag and the mount option that it sets, both by name.
+#[derive(Clone, Copy, Debug)]
+struct Flag {
+    name: &'static str,
+    option: &'static str,
+}
+
+impl<const GROUP: usize> Flags<GROUP> {
+    /// The flags of the group, as arguments of a command.
+    fn table() -> Vec<(Flag, Arg)> {
+        let flag = |name, option, value_name: &'static str, help: String| {
+            let arg = Arg::new(name).long(name).value_name(value_name).help(help);
+            let arg = arg.value_parser(clap::value_parser!(OsString));
+            (Flag { name, option }, arg.help_heading(HEADINGS[GROUP]))
+        };
+        if GROUP == FILES {
+            let flags = OF_FILES.map(|(name, help)| {
+                let (flag, arg) = flag(name, name, "PATH", help.to_owned());
+                (
+                    flag,
+                    arg.value_hint(ValueHint::AnyPath).action(ArgAction::Append),
+                )
+            });
+            return flags.into();
+        }
+        let options = KNOWN
             .iter()
-            .filter_map(|option| Some((option.flag?, option)));
-        flags.filter(|(_, option)| option.is_for_urls() == URL)
+            .filter(|option| option.is_for_urls() == (GROUP == URLS));
+        let flags = options.filter_map(|option| {
+            let (first, rest) = option.meaning.split_at(1);
+            let value = option.usage.split_once('=').map_or("", |(_, value)| value);
+            let help = first.to_uppercase() + rest;
+            Some(flag(option.flag?, option.name(), value, help))
+        });
+        flags.collect()
     }
 
     /// The flags as names and values of mount options.
     pub fn options(&self) -> impl Iterator<Item = (&'static str, &OsString)> {
-        self.0.iter().map(|(option, value)| (option.name(), value))
+        self.0.iter().map(|(flag, value)| (flag.option, value))
     }
 
     /// The given flags as they are spelled on the command line: `--cache-dir`.
     #[cfg(feature = "tools")]
     pub fn written(&self) -> impl Iterator<Item = String> {
-        let flags = self.0.iter().filter_map(|(option, _)| option.flag);
-        flags.map(|flag| format!("--{flag}"))
-    }
-
-    /// Applies the flags to the options of an image.
-    ///
-    /// # Errors
-    /// One line that names the flag.
-    #[cfg(feature = "tools")]
-    pub fn apply(&self, options: &mut EngineOptions) -> Result<(), Usage> {
-        let mut given = self.options();
-        given.try_for_each(|(name, value)| set_flag(options, name, value))
+        self.0.iter().map(|(flag, _)| format!("--{}", flag.name))
     }
 }
 
-/// Sets a mount option given as a flag; the error names the flag.
-#[cfg(feature = "tools")]
-pub fn set_flag(options: &mut EngineOptions, name: &str, value: &OsStr) -> Result<(), Usage> {
-    options.set(name, Some(value)).map(drop).map_err(|error| {
-        let (begin, rest) = error.split_at_checked(name.len()).unwrap_or_default();
-        let flag = |text: &str| text.replace(['.', '_'], "-");
-        Usage(match flag(begin) == flag(name) {
-            true => format!("--{}{rest}", flag(name)),
-            false => format!("--{}: {error}", flag(name)),
-        })
-    })
-}
-
-impl<const URL: bool> FromArgMatches for Flags<URL> {
+impl<const GROUP: usize> FromArgMatches for Flags<GROUP> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
-        let given = |(flag, option)| Some((option, matches.get_one::<OsString>(flag)?.clone()));
-        Ok(Self(Self::table().filter_map(given).collect()))
+        let mut given = Vec::new();
+        for (flag, _) in Self::table() {
+            let values = matches.get_many::<OsString>(flag.name).unwrap_or_default();
+            let places = matches.indices_of(flag.name).into_iter().flatten();
+            given.extend(places.zip(values.map(move |value| (flag, value.clone()))));
+        }
+        given.sort_by_key(|(place, _)| *place);
+        Ok(Self(given.into_iter().map(|(_, flag)| flag).collect()))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
@@ -80,17 +105,9 @@ impl<const URL: bool> FromArgMatches for Flags<URL> {
     }
 }
 
-impl<const URL: bool> Args for Flags<URL> {
+impl<const GROUP: usize> Args for Flags<GROUP> {
     fn augment_args(command: Command) -> Command {
-        command.args(Self::table().map(|(flag, option)| {
-            let (first, rest) = option.meaning.split_at(1);
-            Arg::new(flag)
-                .long(flag)
-                .value_name(option.usage.split_once('=').map_or("", |(_, value)| value))
-                .value_parser(value_parser!(OsString))
-                .help(first.to_uppercase() + rest)
-                .help_heading(Self::HEADING)
-        }))
+        command.args(Self::table().into_iter().map(|(_, arg)| arg))
     }
 
     fn augment_args_for_update(command: Command) -> Command {

@@ -1,46 +1,16 @@
 //! The flag table, from which the parser, the help, the man pages and the completions are
 //! generated. The lab's commands are in `erofast_cli`.
 
+pub mod flags;
+pub mod fuse_style;
+pub mod mount;
 #[cfg(feature = "tools")]
-mod cache;
-#[cfg(feature = "tools")]
-mod erofs_utils;
-mod files;
-mod flags;
-mod fuse_style;
-#[cfg(feature = "tools")]
-mod generate;
-#[cfg(feature = "tools")]
-mod images;
-mod mount;
-#[cfg(feature = "tools")]
-mod profile;
-#[cfg(feature = "tools")]
-mod tools;
+pub mod tools;
 
 use clap::{Parser, Subcommand};
+use erofast_cli::with_examples;
 
-#[cfg(feature = "tools")]
-pub use cache::{CacheCommand, CacheFetchArgs, CacheListArgs, CachePruneArgs};
-#[cfg(feature = "tools")]
-pub use erofs_utils::{DumpArgs, FsckArgs, TargetArgs};
-#[cfg(feature = "tools")]
-pub use flags::set_flag;
-pub use fuse_style::{FuseStyleArgs, is_fuse_style, option};
-#[cfg(feature = "tools")]
-pub use generate::{CompleteArgs, CompletionsArgs, ManArgs};
-#[cfg(feature = "tools")]
-pub use images::{
-    CatArgs, CheckArgs, ExtractArgs, ImageArgs, InfoArgs, LsArgs, OpeningArgs, allow_many_files,
-};
-pub use mount::{HelperArgs, MountArgs, StatArgs, UmountArgs, UpgradeArgs};
-#[cfg(feature = "tools")]
-pub use profile::{
-    ProfileCommand, ProfileExportArgs, ProfileListArgs, ProfileMergeArgs, ProfileRecordArgs,
-    ProfileRemoveArgs, ProfileShowArgs, ProfileTrimArgs,
-};
-#[cfg(feature = "tools")]
-pub use tools::ToolCommand;
+use self::mount::{MountArgs, StatArgs, UmountArgs, UpgradeArgs};
 
 /// The `--version` text.
 const LONG_VERSION: &str = concat!(
@@ -58,7 +28,8 @@ const LONG_VERSION: &str = concat!(
     arg_required_else_help = true
 )]
 #[command(
-    after_help = "Exit status: 0 success, 1 operation failed or image corrupt, 2 usage error."
+    after_help = "Exit status: 0 success, 1 operation failed or image corrupt, 2 usage error.",
+    mut_subcommands(|command| with_examples("erofast", command))
 )]
 pub struct Cli {
     /// The subcommand.
@@ -79,7 +50,7 @@ pub enum Command {
     Stat(StatArgs),
     #[cfg(feature = "tools")]
     #[command(flatten)]
-    Tool(ToolCommand),
+    Tool(tools::ToolCommand),
 }
 
 #[cfg(test)]

@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Parser, ValueHint};
 use erofast_cli::{Usage, examples_help};
 
-use super::files::FileArgs;
-use super::flags::VerityArgs;
+use super::flags::{FileArgs, VerityArgs};
 
 /// Arguments of `mount`.
 #[derive(Args, Debug)]
@@ -73,7 +72,6 @@ fn wrapped(text: &str, columns: usize) -> Vec<String> {
 
 /// Arguments of `umount`.
 #[derive(Args, Debug)]
-#[command(after_long_help = examples_help("erofast umount"))]
 pub struct UmountArgs {
     /// Mount points
     #[arg(value_hint = ValueHint::DirPath, required = true)]
@@ -85,7 +83,6 @@ pub struct UmountArgs {
 
 /// Arguments of `upgrade`.
 #[derive(Args, Debug)]
-#[command(after_long_help = examples_help("erofast upgrade"))]
 pub struct UpgradeArgs {
     /// Mount points
     #[arg(value_hint = ValueHint::DirPath, required_unless_present = "all")]
@@ -97,7 +94,6 @@ pub struct UpgradeArgs {
 
 /// Arguments of `stat`.
 #[derive(Args, Debug)]
-#[command(after_long_help = examples_help("erofast stat"))]
 pub struct StatArgs {
     /// Mount points, or files in the mounts; with several, a line for each; without any, all mounts
     /// of this user (as root, of all users)

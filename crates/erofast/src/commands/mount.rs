@@ -12,7 +12,8 @@ use erofs_engine::{Engine, EngineOptions, WorkersMode};
 use erofs_mount::{MountOptions, MountRequest, Upgraded};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use crate::cli::{FuseStyleArgs, HelperArgs, MountArgs, UmountArgs, UpgradeArgs, option};
+use crate::cli::fuse_style::{FuseStyleArgs, option};
+use crate::cli::mount::{HelperArgs, MountArgs, UmountArgs, UpgradeArgs};
 
 /// Runs `erofast mount`.
 pub fn run(args: &MountArgs) -> anyhow::Result<Outcome> {
@@ -42,7 +43,7 @@ fn mount(request: &MountRequest) -> anyhow::Result<Outcome> {
 }
 
 /// Makes a path absolute, and leaves a URL unchanged.
-fn image(path: &Path) -> anyhow::Result<PathBuf> {
+pub fn image(path: &Path) -> anyhow::Result<PathBuf> {
     match erofs_engine::remote::url(path) {
         Some(_) => Ok(path.to_owned()),
         None => absolute(path),
@@ -57,14 +58,11 @@ fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
 /// The mount options, including those given as flags shared with other subcommands.
 fn lists(args: &MountArgs) -> Vec<OsString> {
     let offset = args.offset.iter().map(|value| option("offset", value));
-    let files = args.files.options();
-    let files = files.map(|(name, path)| option(name, path));
+    let flags = args.files.options().chain(args.verity.options());
+    let flags = flags.map(|(name, value)| option(name, value));
     let debug = args.debug.then(|| OsString::from("debug"));
-    let verity = args.verity.options();
-    let verity = verity.map(|(name, value)| option(name, value));
     let given = args.options.iter().cloned();
-    let flags = offset.chain(files).chain(verity).chain(debug);
-    given.chain(flags).collect()
+    given.chain(offset).chain(flags).chain(debug).collect()
 }
 
 /// Runs `mount.erofast` and `mount.fuse.erofast`.

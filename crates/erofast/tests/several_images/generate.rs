@@ -35,13 +35,8 @@ const NAMES: [&str; 11] = [
     "!", "-x", "a", "b", "c", "d", "e", "lib", "x.so", "z", "\u{e4}",
 ];
 
-/// Whether directories of the layers have redirects, through which a directory may occur in the
-/// tree twice.
-pub fn has_redirects(seed: u64) -> bool {
-    seed.is_multiple_of(4)
-}
-
-/// Creates the layers of a tree in `place`, and an image of each, the top one first.
+/// Creates the layers of a tree in `place`, and an image of each, the top one first. Every fourth
+/// seed has redirects, through which a directory may occur in the tree twice.
 pub fn images(place: &Path, seed: u64, count: u64) -> Option<Vec<PathBuf>> {
     let mut numbers = Numbers::new(seed);
     let mut images = Vec::new();
@@ -51,7 +46,7 @@ pub fn images(place: &Path, seed: u64, count: u64) -> Option<Vec<PathBuf>> {
             numbers: &mut numbers,
             files: Vec::new(),
             is_lowest: layer + 1 == count,
-            redirects: has_redirects(seed),
+            redirects: seed.is_multiple_of(4),
         };
         fs::create_dir(&tree).expect("a directory");
         maker.directory(&tree, 0);

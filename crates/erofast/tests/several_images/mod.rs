@@ -180,10 +180,8 @@ fn generated_layers_are_what_overlayfs_makes_of_them() {
             "seed {seed}: {}",
             differences.join("\n")
         );
-        if !generate::has_redirects(seed) {
-            let checked = read("check", &images, &[]);
-            assert!(checked.status.success(), "seed {seed}: {checked:?}");
-        }
+        let checked = read("check", &images, &[]);
+        assert!(checked.status.success(), "seed {seed}: {checked:?}");
     }
     assert!(entries > 64 * 20, "{entries} entries");
 }
@@ -296,8 +294,14 @@ fn what_is_extracted_is_what_is_mounted() {
         println!("skipped: {why}");
         return;
     }
+    for seed in [7, 8] {
+        extraction_shows_what_a_mount_shows(seed);
+    }
+}
+
+fn extraction_shows_what_a_mount_shows(seed: u64) {
     let mut mounts = Mounts::new();
-    let Some(images) = generate::images(mounts.place.path(), 7, 3) else {
+    let Some(images) = generate::images(mounts.place.path(), seed, 3) else {
         return;
     };
     let mounted = mounts.erofast(&images, "default_permissions");

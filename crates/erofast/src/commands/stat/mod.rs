@@ -13,7 +13,7 @@ use erofast_cli::{Outcome, print_json};
 use erofs_mount::text;
 use serde_json::{Value, json};
 
-use crate::cli::StatArgs;
+use crate::cli::mount::StatArgs;
 
 /// Clears a terminal and moves to its first line.
 const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
