@@ -3,6 +3,9 @@
 use crate::Trace;
 use crate::error::Fault;
 
+/// Largest accepted number of CPUs.
+pub(crate) const CPUS: u32 = 1 << 16;
+
 /// Highest number of simultaneous threads on a 64-bit kernel (`PID_MAX_LIMIT`).
 const THREADS: usize = 4 << 20;
 

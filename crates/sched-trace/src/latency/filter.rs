@@ -22,14 +22,7 @@ pub struct Filter<'a> {
 
 impl std::fmt::Debug for Filter<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Filter")
-            .field("from_ns", &self.from_ns)
-            .field("until_ns", &self.until_ns)
-            .field("name", &self.name.is_some())
-            .field("pids", &self.pids.is_some())
-            .field("cpus", &self.cpus.is_some())
-            .field("items", &self.items)
-            .finish()
+        f.debug_struct("Filter").finish_non_exhaustive()
     }
 }
 

@@ -9,6 +9,7 @@ use super::stats::LostEvents;
 use super::symbols::Sequences;
 use super::wire::{Cut, Stop, Value, pick, try_fields};
 use crate::Loss;
+use crate::claims::seams;
 use crate::error::Fault;
 use crate::ftrace::threads;
 use crate::input::{Limits, below, inflate};
@@ -327,17 +328,9 @@ impl Reader {
         let (mut trace, mut recordings) = (self.trace, self.recordings);
         recordings.retain(|events| !events.is_empty());
         recordings.sort_by_key(|events| events[0].time_ns);
-        for pair in recordings.windows(2) {
-            let (last, first) = (pair[0][pair[0].len() - 1].time_ns, pair[1][0].time_ns);
-            if first < last {
-                let reason = format!(
-                    "its clock jumps back at {:.6} s: recordings that overlap in time were joined; read each of them separately",
-                    last as f64 / 1e9
-                );
-                return Err(Fault::broken(FORMAT, 0, reason));
-            }
-            trace.claims.seams.push(first);
-        }
+        let span = |events: &Vec<Event>| (events[0].time_ns, events[events.len() - 1].time_ns);
+        trace.claims.seams = seams(recordings.iter().map(span).collect())
+            .map_err(|reason| Fault::broken(FORMAT, 0, reason))?;
         trace.events = recordings.concat();
         if trace.events.is_empty() {
             return Err(Fault::NoEvents {

@@ -8,7 +8,7 @@ use crate::error::Fault;
 use crate::ftrace::decode::Decoder;
 use crate::ftrace::threads;
 use crate::ftrace::tracing_data::{TracingData, opening};
-use crate::input::{ByteReader, Limits};
+use crate::input::{ByteReader, CPUS, Limits};
 use crate::{Comm, Thread, Trace};
 use linux_perf_data::linux_perf_event_reader::{
     AttrFlags, EventRecord, RawEventRecord, RecordType,
@@ -19,9 +19,6 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Cursor, Read, Seek, SeekFrom};
 
 pub(super) const FORMAT: &str = "perf.data";
-
-/// Largest accepted number of CPUs.
-const CPUS: u32 = 1 << 16;
 
 const NO_EVENTS: Fault = Fault::NoEvents {
     format: FORMAT,
@@ -243,16 +240,9 @@ fn check_sections(file: &mut (impl Read + Seek)) -> Result<(), Fault> {
         return Err(reader.broken(format!("written to a pipe; {CONVERT}")));
     }
     reader.u64("the header")?;
-    let mut data_end = 0;
-    for (index, name) in ["attributes", "data", "event types"]
-        .into_iter()
-        .enumerate()
-    {
-        let end = section(&mut reader, name, size)?;
-        if index == 1 {
-            data_end = end;
-        }
-    }
+    section(&mut reader, "attributes", size)?;
+    let data_end = section(&mut reader, "data", size)?;
+    section(&mut reader, "event types", size)?;
     let bits = reader.array::<32>("the features")?;
     let features = (0..256usize).filter(|bit| bits[bit / 8] & 1 << (bit % 8) != 0);
     if data_end == 0 {

@@ -104,12 +104,10 @@ impl Lines {
             self.trace.claims.skips_some |= head.is_perf;
             if let Some(time_ns) = head::seconds(head.time) {
                 self.parts.event(head.cpu, time_ns);
-                let lossy = std::mem::take(&mut self.lossy).into_iter();
-                let (here, later) = lossy.partition(|cpu| cpu.is_none_or(|cpu| cpu == head.cpu));
-                self.lossy = later;
-                let here: Vec<Option<u32>> = here;
-                here.into_iter()
-                    .for_each(|cpu| self.trace.lose_before(0, cpu, time_ns));
+                let is_here = |cpu: &mut Option<u32>| cpu.is_none_or(|cpu| cpu == head.cpu);
+                for cpu in self.lossy.extract_if(.., is_here) {
+                    self.trace.lose_before(0, cpu, time_ns);
+                }
             }
         }
         if let Some(event) = head.as_ref().and_then(|head| event(&mut self.trace, head)) {

@@ -70,15 +70,6 @@ fn holds_another<R: Read + Seek>(
     Ok(rest.windows(MAGIC.len()).any(|bytes| bytes == MAGIC))
 }
 
-/// Checks what follows the events of a version 7 trace: sections, some of which are not read, or
-/// another trace, which is refused elsewhere.
-fn behind<R: Read + Seek>(reader: &mut ByteReader<R>, end: u64, size: u64) -> Result<(), Fault> {
-    if holds_another(reader, end, size)? {
-        return Ok(());
-    }
-    sections::check(reader, end, size)
-}
-
 fn version6<R: Read + Seek>(reader: &mut ByteReader<R>, page: usize) -> Result<Contents, Fault> {
     let mut contents = Contents::default();
     contents.description.read(reader)?;
@@ -141,8 +132,11 @@ fn version7<R: Read + Seek>(
         return Err(reader.broken("it holds no ring buffer data"));
     };
     let (compressed, length) = sections::section_head(reader, buffer.section, options::BUFFER)?;
-    let end = reader.offset.saturating_add(length);
-    behind(reader, end.min(size), size)?;
+    let end = reader.offset.saturating_add(length).min(size);
+    // More sections follow the events, or another trace, which the caller refuses.
+    if !holds_another(reader, end, size)? {
+        sections::check(reader, end, size)?;
+    }
     contents.algorithm = compressed.then_some(algorithm);
     (contents.options, contents.buffer) = (options, buffer);
     Ok(contents)
