@@ -8,7 +8,8 @@ use signal_hook::SigId;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use sys::fuse_signals::ending_signals_to_catch;
 
-use crate::{LabError, Result};
+use crate::Result;
+use crate::error::Doing;
 
 /// Whether the user asked to stop. While a value from [`Interrupt::watch`] exists, SIGINT, SIGTERM
 /// and SIGHUP do not end the process.
@@ -27,10 +28,8 @@ impl Interrupt {
         for signal in ending_signals_to_catch() {
             let asked = interrupt.asked.clone();
             let id = signal_hook::flag::register_usize(signal, asked, number(signal));
-            interrupt.registered.push(id.map_err(|source| LabError::Io {
-                what: format!("watching signal {signal}"),
-                source,
-            })?);
+            let id = id.named(|| format!("watching signal {signal}"))?;
+            interrupt.registered.push(id);
         }
         Ok(interrupt)
     }

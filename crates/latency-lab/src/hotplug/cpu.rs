@@ -14,7 +14,7 @@ const CPUS: &str = "/sys/devices/system/cpu";
 
 #[derive(Debug)]
 pub(super) struct Cpu {
-    number: u32,
+    pub(super) number: u32,
     switch: PathBuf,
     /// A process that brings the CPU back online when its standard input is closed, which happens
     /// at the latest when the lab ends.
@@ -45,10 +45,6 @@ impl Cpu {
             keeper: keeper(&switch)?,
             switch,
         })
-    }
-
-    pub(super) fn number(&self) -> u32 {
-        self.number
     }
 
     pub(super) fn set(&mut self, online: bool) -> Result<()> {

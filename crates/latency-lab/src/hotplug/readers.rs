@@ -30,7 +30,8 @@ const LONGEST: u64 = 128 << 10;
 #[derive(Debug, Clone)]
 pub(super) struct Reference {
     files: Arc<Vec<(PathBuf, Vec<u8>)>>,
-    source: String,
+    /// The engine through which the reference was read.
+    pub(super) source: String,
 }
 
 impl Reference {
@@ -66,11 +67,6 @@ impl Reference {
             }
         }
         Err(last.unwrap_or_else(|| LabError::Usage(format!("engine {engine}: cannot mount"))))
-    }
-
-    /// The engine through which the reference was read.
-    pub(super) fn source(&self) -> &str {
-        &self.source
     }
 }
 

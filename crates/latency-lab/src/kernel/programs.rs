@@ -24,7 +24,7 @@ impl Programs {
     pub(super) fn find(options: &KernelOptions) -> Result<Programs> {
         let foreign = options.arch != Arch::of_this_machine()?;
         let own = std::env::current_exe().doing("looking for", "this program")?;
-        let found = |name: &str, native: &Path| {
+        let found = |name: &str, native: &Path| -> Result<PathBuf> {
             let directory = match (&options.programs, foreign) {
                 (None, false) => return Ok(native.to_owned()),
                 (Some(directory), _) => directory,

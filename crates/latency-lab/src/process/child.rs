@@ -101,20 +101,14 @@ impl Child {
     /// Sleeps until the child ends or `time` has passed; an interrupted sleep is not an error.
     fn nap(&self, time: Duration) {
         let mut watched = [PollFd::new(&self.pidfd, PollFlags::IN)];
-        let timeout = Timespec {
-            tv_sec: time.as_secs() as i64,
-            tv_nsec: i64::from(time.subsec_nanos()),
-        };
-        let _ = poll(&mut watched, Some(&timeout));
+        let _ = poll(&mut watched, Timespec::try_from(time).ok().as_ref());
     }
 
     /// The status if the child has ended.
     pub(crate) fn ended(&mut self) -> Result<Option<ExitStatus>> {
         if self.status.is_none() {
-            self.status = self.child.try_wait().map_err(|source| LabError::Io {
-                what: format!("waiting for process {}", self.id()),
-                source,
-            })?;
+            let waited = self.child.try_wait();
+            self.status = waited.named(|| format!("waiting for process {}", self.id()))?;
         }
         Ok(self.status)
     }
