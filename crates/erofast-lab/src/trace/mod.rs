@@ -71,12 +71,7 @@ pub fn record(args: &TraceRecordArgs) -> anyhow::Result<Outcome> {
                     program.to_string_lossy()
                 ));
             }
-            let outcome = if status.success() {
-                Outcome::Fine
-            } else {
-                Outcome::Faulty
-            };
-            (trace, outcome)
+            (trace, Outcome::of(status.success()))
         }
         None => {
             let recorder = Recorder::start(&options);

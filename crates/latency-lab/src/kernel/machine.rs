@@ -215,17 +215,16 @@ impl Machine<'_> {
     fn command(&self, accelerator: &str, qemu: &str) -> Command {
         let arch = self.packages.arch;
         let mut command = self.sandbox.command(&arch.qemu());
-        let accel = match accelerator {
-            "kvm" => "kvm",
-            _ => "tcg,thread=multi",
+        let (accel, cpu) = match accelerator {
+            "kvm" => ("kvm", "max"),
+            _ => ("tcg,thread=multi", arch.emulated_cpu),
         };
         let by = qemu.replace(' ', "_");
         let line = format!(
             "console={} fuse.enable_uring=1 quiet loglevel=3 panic=-1 \
              lab.accelerator={accelerator} lab.by={by}",
-            arch.console()
+            arch.console
         );
-        let [machine, cpu] = arch.machine(accelerator);
         let disk = |name: &str, read_only: &str| {
             format!("file=/build/{name},format=raw,if=virtio,read-only={read_only}")
         };
@@ -237,7 +236,15 @@ impl Machine<'_> {
                 "none",
                 "-no-reboot",
             ])
-            .args(["-machine", machine, "-accel", accel, "-cpu", cpu, "-smp"])
+            .args([
+                "-machine",
+                arch.machine,
+                "-accel",
+                accel,
+                "-cpu",
+                cpu,
+                "-smp",
+            ])
             .arg(self.cpus.to_string())
             .args(["-m", &self.boot.memory_mib.to_string()])
             .arg("-kernel")

@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn options_go_to_make_and_to_the_compiler() {
         let packages = Packages {
-            arch: Arch::Arm64,
+            arch: Arch::ARM64,
             release: "6.12.95+deb12-cloud-arm64".into(),
             version: "6.12.95-1".into(),
         };

@@ -66,7 +66,7 @@ mod tests {
     #[test]
     fn a_kernel_of_debian_names_its_package() {
         let kernel = running(
-            Arch::Amd64,
+            Arch::AMD64,
             "6.12.95+deb12-cloud-amd64",
             "#1 SMP PREEMPT_DYNAMIC Debian 6.12.95-1~bpo12+1 (2026-07-05)",
         )
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn another_kernel_is_one_line() {
-        let error = running(Arch::Amd64, "6.18.44", "#1 SMP PREEMPT_DYNAMIC @0")
+        let error = running(Arch::AMD64, "6.18.44", "#1 SMP PREEMPT_DYNAMIC @0")
             .err()
             .unwrap();
         assert!(
