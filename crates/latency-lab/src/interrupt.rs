@@ -22,7 +22,7 @@ pub struct Interrupt {
 
 impl Interrupt {
     /// Handles SIGINT, SIGTERM and SIGHUP until the value is dropped; SIGHUP stays ignored if it
-    /// is, as under nohup(1).
+    /// already is, as under nohup(1).
     pub fn watch() -> Result<Self> {
         let mut interrupt = Interrupt::never();
         for signal in ending_signals_to_catch() {

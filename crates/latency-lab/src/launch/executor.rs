@@ -26,7 +26,7 @@ use crate::figure::{count, label, numbers};
 use crate::load::{Load, Spent};
 use crate::process::{Child, End, Orphans, allowed_cpus, kernel_threads, process_threads};
 use crate::schedule::{Executor, Outcome, Thrown};
-use crate::{Interrupt, LabError, Result};
+use crate::{Interrupt, Result};
 
 /// Unrelated programs that use less CPU time than this do not spoil a launch: for example a timer,
 /// or a daemon's periodic check.
@@ -348,17 +348,12 @@ impl<'a> Launcher<'a> {
         let program = self.program_name(side);
         let interrupted = end == End::Interrupted || self.interrupt.asked();
         if well && !names.is_empty() && !interrupted {
-            return Err(LabError::Program {
-                engine: self.engine_name(side),
-                program,
-                how: format!(
-                    "it exited but left {} running past the time limit: a launch lasts until its \
-                     last process has exited",
-                    names.join(", ")
-                ),
-                last_line: child.last_line(),
-                errors: child.errors(),
-            });
+            let how = format!(
+                "it exited but left {} running past the time limit: a launch lasts until its last \
+                 process has exited",
+                names.join(", ")
+            );
+            return Err(child.failed(self.engine_name(side), program, how));
         }
         if !well {
             let judged = child.judge(end, self.engine_name(side), program);

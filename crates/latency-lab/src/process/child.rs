@@ -123,13 +123,18 @@ impl Child {
         match end {
             End::Exited(status) if status.success() => Ok(()),
             End::Interrupted => Ok(()),
-            end => Err(LabError::Program {
-                engine: engine.to_string(),
-                program,
-                how: end.describe(),
-                last_line: self.last_line(),
-                errors: self.errors(),
-            }),
+            end => Err(self.failed(engine, program, end.describe())),
+        }
+    }
+
+    /// The error that the child failed in this way.
+    pub(crate) fn failed(&self, engine: impl ToString, program: String, how: String) -> LabError {
+        LabError::Program {
+            engine: engine.to_string(),
+            program,
+            how,
+            last_line: self.last_line(),
+            errors: self.errors(),
         }
     }
 

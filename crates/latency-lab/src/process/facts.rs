@@ -205,9 +205,9 @@ impl Machine {
         self.0[STEAL]
     }
 
-    /// The time since `before`. None if a counter went backwards, since no part of the sum is known
-    /// then. Idle time does that when a CPU goes offline, and stolen time when a virtual machine
-    /// migrates. A decrease of a few ticks is only the rounding of proc_stat(5).
+    /// The time since `before`. None if a counter went backwards, because no part of the sum is
+    /// known then: idle time goes backwards when a CPU goes offline, and stolen time when a virtual
+    /// machine migrates. A decrease of a few ticks is only the rounding of proc_stat(5).
     pub(crate) fn since(&self, before: &Machine) -> Option<Machine> {
         const ROUNDING: u64 = 10;
         let mut states = [0; 8];

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, HashMap};
 /// pauses it, which takes less than this.
 const QUEUED_ON_IDLE_NS: u64 = 200_000_000;
 
-/// The start and the end of a recording may take up to one part in this many of it.
+/// Starting a recording and stopping it may each take up to one part in this many of its length.
 const EDGE: u64 = 20;
 
 /// Events of a CPU that must be missing, and why.

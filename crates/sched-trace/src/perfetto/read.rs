@@ -12,7 +12,7 @@ use crate::Loss;
 use crate::claims::seams;
 use crate::error::Fault;
 use crate::ftrace::threads;
-use crate::input::{Limits, below, inflate};
+use crate::input::{ReadOptions, below, inflate};
 use crate::{Comm, Event, Kind, Notice, Policy, Task, Thread, Trace, UNKNOWN_PID};
 use std::collections::HashMap;
 use std::io::{BufRead, Read};
@@ -21,7 +21,7 @@ use std::io::{BufRead, Read};
 const PACKET: u64 = 256 << 20;
 
 /// Reads a whole trace.
-pub(crate) fn read(mut file: impl BufRead, limits: Limits) -> Result<Trace, Fault> {
+pub(crate) fn read(mut file: impl BufRead, limits: ReadOptions) -> Result<Trace, Fault> {
     let mut reader = Reader::new(limits);
     let (mut packet, mut offset) = (Vec::new(), 0);
     while let Some(size) = next(&mut file, &mut packet, offset)? {
@@ -81,7 +81,7 @@ fn next(file: &mut impl BufRead, packet: &mut Vec<u8>, offset: u64) -> Result<Op
 /// The data read so far, and the tables that later packets refer to.
 struct Reader {
     trace: Trace,
-    limits: Limits,
+    limits: ReadOptions,
     bundles: Bundles,
     sequences: Sequences,
     tracks: Tracks,
@@ -95,7 +95,7 @@ struct Reader {
 }
 
 impl Reader {
-    fn new(limits: Limits) -> Self {
+    fn new(limits: ReadOptions) -> Self {
         Self {
             trace: Trace::new("boot"),
             limits,
@@ -168,7 +168,7 @@ impl Reader {
         }
         let before: usize = self.recordings.iter().map(Vec::len).sum();
         let all = before + self.trace.events.len();
-        Ok(below(all, self.limits.events, "events")?)
+        Ok(below(all, self.limits.max_events, "events")?)
     }
 
     fn part(

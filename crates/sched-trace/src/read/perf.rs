@@ -8,7 +8,7 @@ use crate::error::Fault;
 use crate::ftrace::decode::Decoder;
 use crate::ftrace::threads;
 use crate::ftrace::tracing_data::{TracingData, opening};
-use crate::input::{ByteReader, CPUS, Limits};
+use crate::input::{ByteReader, CPUS, ReadOptions};
 use crate::{Comm, Thread, Trace};
 use linux_perf_data::linux_perf_event_reader::{
     AttrFlags, EventRecord, RawEventRecord, RecordType,
@@ -48,7 +48,7 @@ const NAME_FUNCTIONS: &str = "where perf recorded, as root, run: perf script --n
 const KERNEL: &str = "[kernel.kallsyms]";
 
 /// Reads a whole trace. Records that are not needed are never passed to the library.
-pub(super) fn read(mut file: impl Read + Seek, limits: Limits) -> Result<Trace, Fault> {
+pub(super) fn read(mut file: impl Read + Seek, limits: ReadOptions) -> Result<Trace, Fault> {
     check_sections(&mut file)?;
     let PerfFileReader {
         mut perf_file,

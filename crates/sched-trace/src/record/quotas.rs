@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Limit on the groups and levels visited; no real tree is deeper or larger.
+/// Maximum number of groups visited; no real tree has more.
 const MOST_GROUPS: usize = 20_000;
 
 /// The effects of a quota since its group was created.

@@ -189,7 +189,7 @@ pub(crate) fn kind(
 
 /// The type of an event and the values of its fields.
 pub(crate) fn values(kind: &Kind) -> (What, Values<'_>) {
-    let work = |what, of_kthread, kthread: &bool| if *kthread { of_kthread } else { what };
+    let either = |no, yes, which: &bool| if *which { yes } else { no };
     match kind {
         Kind::Switch {
             prev: p,
@@ -209,43 +209,37 @@ pub(crate) fn values(kind: &Kind) -> (What, Values<'_>) {
                 Wake::Done => What::Wakeup,
                 Wake::New => What::WakeupNew,
             };
-            (what, padded(&task(t), &[of(*target_cpu)]))
+            with(what, &task(t), &[of(*target_cpu)])
         }
         Kind::Migrate {
             task: t,
             from_cpu,
             to_cpu,
-        } => (
-            What::Migrate,
-            padded(&task(t), &[of(*from_cpu), of(*to_cpu)]),
-        ),
+        } => with(What::Migrate, &task(t), &[of(*from_cpu), of(*to_cpu)]),
         Kind::WorkQueued {
             work: w,
             function,
             queue,
             kthread,
         } => {
-            let what = work(What::WorkQueued, What::KthreadQueued, kthread);
-            (
-                what,
-                padded(&[of(*w), Value::Name(*function), name(queue)], &[]),
-            )
+            let what = either(What::WorkQueued, What::KthreadQueued, kthread);
+            with(what, &[of(*w), Value::Name(*function), name(queue)], &[])
         }
         Kind::WorkStart {
             work: w,
             function,
             kthread,
         } => {
-            let what = work(What::WorkStart, What::KthreadStart, kthread);
-            (what, padded(&[of(*w), Value::Name(*function)], &[]))
+            let what = either(What::WorkStart, What::KthreadStart, kthread);
+            with(what, &[of(*w), Value::Name(*function)], &[])
         }
         Kind::WorkEnd {
             work: w,
             function,
             kthread,
         } => {
-            let what = work(What::WorkEnd, What::KthreadEnd, kthread);
-            (what, padded(&[of(*w), name(function)], &[]))
+            let what = either(What::WorkEnd, What::KthreadEnd, kthread);
+            with(what, &[of(*w), name(function)], &[])
         }
         Kind::Fork {
             parent_comm,
@@ -254,10 +248,7 @@ pub(crate) fn values(kind: &Kind) -> (What, Values<'_>) {
             child_pid,
         } => {
             let parent = [text_of(parent_comm), int(*parent_pid)];
-            (
-                What::Fork,
-                padded(&parent, &[text_of(child_comm), int(*child_pid)]),
-            )
+            with(What::Fork, &parent, &[text_of(child_comm), int(*child_pid)])
         }
         Kind::Exec {
             filename,
@@ -265,16 +256,16 @@ pub(crate) fn values(kind: &Kind) -> (What, Values<'_>) {
             old_pid,
         } => {
             let pids = [int(*pid), int(*old_pid)];
-            (What::Exec, padded(&[Value::Name(*filename)], &pids))
+            with(What::Exec, &[Value::Name(*filename)], &pids)
         }
-        Kind::Exit { task: t } => (What::Exit, padded(&task(t), &[])),
-        Kind::NewTask { pid, comm, flags } => (
-            What::NewTask,
-            padded(&[int(*pid), text_of(comm), of(*flags)], &[]),
-        ),
-        Kind::Rename { pid, comm } => (
+        Kind::Exit { task: t } => with(What::Exit, &task(t), &[]),
+        Kind::NewTask { pid, comm, flags } => {
+            with(What::NewTask, &[int(*pid), text_of(comm), of(*flags)], &[])
+        }
+        Kind::Rename { pid, comm } => with(
             What::Rename,
-            padded(&[int(*pid), Value::Absent, text_of(comm)], &[]),
+            &[int(*pid), Value::Absent, text_of(comm)],
+            &[],
         ),
         Kind::FuseSent {
             connection,
@@ -282,51 +273,43 @@ pub(crate) fn values(kind: &Kind) -> (What, Values<'_>) {
             opcode,
         } => {
             let numbers = [of(*connection), of(*unique), of(*opcode)];
-            (What::FuseSent, padded(&numbers, &[]))
+            with(What::FuseSent, &numbers, &[])
         }
         Kind::FuseDone { connection, unique } => {
-            (What::FuseDone, padded(&[of(*connection), of(*unique)], &[]))
+            with(What::FuseDone, &[of(*connection), of(*unique)], &[])
         }
-        Kind::Interrupt { source, begins } => {
-            let (at, values) = match source {
-                Interrupt::Handler { irq, name: of } => (0, [int(*irq), name(of)]),
-                Interrupt::Softirq(vector) => (2, [Value::Number((*vector).into()), Value::Absent]),
-            };
-            let all = [
-                What::HandlerBegin,
-                What::HandlerEnd,
-                What::SoftirqBegin,
-                What::SoftirqEnd,
-            ];
-            (all[at + usize::from(!begins)], padded(&values, &[]))
-        }
+        Kind::Interrupt { source, begins } => match source {
+            Interrupt::Handler { irq, name: of } => {
+                let what = either(What::HandlerEnd, What::HandlerBegin, begins);
+                with(what, &[int(*irq), name(of)], &[])
+            }
+            Interrupt::Softirq(vector) => {
+                let what = either(What::SoftirqEnd, What::SoftirqBegin, begins);
+                with(what, &[of(*vector)], &[])
+            }
+        },
         Kind::SleptIn {
             pid,
             caller,
             io_wait,
         } => {
             let values = [int(*pid), of(*io_wait), Value::Name(*caller)];
-            (What::SleptIn, padded(&values, &[]))
+            with(What::SleptIn, &values, &[])
         }
         Kind::BlockDone { device, request } => {
-            let what = if *request {
-                What::RequestDone
-            } else {
-                What::BioDone
-            };
-            (what, padded(&[of(*device)], &[]))
+            let what = either(What::BioDone, What::RequestDone, request);
+            with(what, &[of(*device)], &[])
         }
     }
 }
 
-fn padded<'a>(first: &[Value<'a>], then: &[Value<'a>]) -> Values<'a> {
+/// The type of an event with its values; missing ones are absent.
+fn with<'a>(what: What, first: &[Value<'a>], then: &[Value<'a>]) -> (What, Values<'a>) {
     let mut values = ABSENT;
-    let given = first.iter().chain(then);
-    values
-        .iter_mut()
-        .zip(given)
-        .for_each(|(value, given)| *value = *given);
-    values
+    for (value, given) in values.iter_mut().zip(first.iter().chain(then)) {
+        *value = *given;
+    }
+    (what, values)
 }
 
 fn task(task: &Task) -> [Value<'_>; 3] {

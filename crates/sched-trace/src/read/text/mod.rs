@@ -18,7 +18,7 @@ mod tests;
 use crate::error::{COUNTED, Fault};
 use crate::ftrace::symbols::Addresses;
 use crate::ftrace::threads;
-use crate::input::Limits;
+use crate::input::ReadOptions;
 use crate::schema::{self, Naming};
 use crate::{Event, Notice, Trace};
 use header::Head;
@@ -38,7 +38,7 @@ const BYTE_ORDER_MARK: char = '\u{feff}';
 const LINE: u64 = 1 << 16;
 
 /// Reads a whole trace.
-pub(super) fn read(mut file: impl BufRead, limits: Limits) -> Result<Trace, Fault> {
+pub(super) fn read(mut file: impl BufRead, limits: ReadOptions) -> Result<Trace, Fault> {
     let mut lines = Lines {
         trace: Trace::new(""),
         ..Lines::default()
@@ -50,7 +50,7 @@ pub(super) fn read(mut file: impl BufRead, limits: Limits) -> Result<Trace, Faul
         if got == 0 {
             break;
         }
-        // A truncated number parses as well as a complete one, so the last line must be complete.
+        // A truncated number is still a number, so the last line must be complete.
         cut = !line.ends_with(b"\n") && got < LINE;
         let text = String::from_utf8_lossy(&line);
         lines.add(text.trim_start_matches(BYTE_ORDER_MARK).trim_end());

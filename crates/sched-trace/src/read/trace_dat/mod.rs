@@ -7,7 +7,7 @@ mod sections;
 use crate::Trace;
 use crate::error::Fault;
 use crate::ftrace::tracing_data::{MAGIC, opening};
-use crate::input::{ByteReader, Limits};
+use crate::input::{ByteReader, ReadOptions};
 use options::{Buffer, Contents, Options};
 use std::io::{Read, Seek, SeekFrom};
 
@@ -21,7 +21,7 @@ const SECTIONS: usize = 1000;
 const AFTER_EVENTS: u64 = 1 << 20;
 
 /// Reads a whole trace.
-pub(super) fn read(mut file: impl Read + Seek, mut limits: Limits) -> Result<Trace, Fault> {
+pub(super) fn read(mut file: impl Read + Seek, mut limits: ReadOptions) -> Result<Trace, Fault> {
     let size = file.seek(SeekFrom::End(0))?;
     file.rewind()?;
     let mut reader = ByteReader::new(file, FORMAT);
@@ -94,7 +94,7 @@ fn version6<R: Read + Seek>(reader: &mut ByteReader<R>, page: usize) -> Result<C
 
 fn version7<R: Read + Seek>(
     reader: &mut ByteReader<R>,
-    limits: &mut Limits,
+    limits: &mut ReadOptions,
     size: u64,
 ) -> Result<Contents, Fault> {
     let algorithm = reader.string("the compression")?;
