@@ -8,9 +8,8 @@ use super::Prepared;
 use super::arch::Arch;
 use super::options::KernelOptions;
 use super::sandbox::TAKE;
-use crate::compile;
 use crate::error::Doing;
-use crate::{LabError, Result};
+use crate::{LabError, Result, compile};
 
 /// An image file in the work directory, and the command line to run with the image as the root
 /// directory.

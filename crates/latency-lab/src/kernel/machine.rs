@@ -7,12 +7,11 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use super::Prepared;
 use super::arch::Arch;
 use super::initramfs::Boot;
 use super::message::GuestMessage;
-use super::result;
 use super::sandbox::printed;
+use super::{Prepared, result};
 use crate::error::Doing;
 use crate::launch::{self, LaunchReport};
 use crate::process::{Child, End};

@@ -9,9 +9,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::Engine;
-use crate::figure;
 use crate::shell::{contains, quote, replaced};
-use crate::{LabError, Result};
+use crate::{LabError, Result, figure};
 
 /// One side of the comparison.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

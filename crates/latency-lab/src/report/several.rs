@@ -12,11 +12,10 @@ use serde_json::Value;
 use super::Report;
 use crate::figure::{Figure, Row, compared, comparisons, medians, shown};
 use crate::findings::Findings;
-use crate::html;
 use crate::shell::quote;
 use crate::statistics::{Verdict, correct};
 use crate::table::Table;
-use crate::{LabError, Result};
+use crate::{LabError, Result, html};
 
 /// One or more reports of the same experiment, with the names of their files.
 #[derive(Debug, Clone)]

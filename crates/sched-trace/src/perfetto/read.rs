@@ -8,12 +8,11 @@ use super::slices::Tracks;
 use super::stats::LostEvents;
 use super::symbols::Sequences;
 use super::wire::{Cut, Stop, Value, pick, try_fields};
-use crate::Loss;
 use crate::claims::seams;
 use crate::error::Fault;
 use crate::ftrace::threads;
 use crate::input::{ReadOptions, below, inflate};
-use crate::{Comm, Event, Kind, Notice, Policy, Task, Thread, Trace, UNKNOWN_PID};
+use crate::{Comm, Event, Kind, Loss, Notice, Policy, Task, Thread, Trace, UNKNOWN_PID};
 use std::collections::HashMap;
 use std::io::{BufRead, Read};
 

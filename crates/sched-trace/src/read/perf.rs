@@ -3,13 +3,12 @@
 //! linux-perf-data parses the file's structure. The raw data of samples are ftrace records, whose
 //! layout is stored in the file's TRACING_DATA section.
 
-use crate::Loss;
 use crate::error::Fault;
 use crate::ftrace::decode::Decoder;
 use crate::ftrace::threads;
 use crate::ftrace::tracing_data::{TracingData, opening};
 use crate::input::{ByteReader, CPUS, ReadOptions};
-use crate::{Comm, Thread, Trace};
+use crate::{Comm, Loss, Thread, Trace};
 use linux_perf_data::linux_perf_event_reader::{
     AttrFlags, EventRecord, RawEventRecord, RecordType,
 };

@@ -163,20 +163,14 @@ impl Lines {
             let (count, first) = (self.unknown, self.first_unknown);
             trace.notices.push(Notice::UnknownLines { count, first });
         }
-        let Head {
-            overwritten,
-            missing,
-            cpus,
-            counts,
-            ..
-        } = self.head.ended();
-        if counts && missing == 0 {
-            trace.claims.counted.extend(cpus.clone());
+        let head = self.head.ended();
+        if head.counts && head.missing == 0 {
+            trace.claims.counted.extend(head.cpus.clone());
         }
-        trace.claims.cpus.extend(cpus);
-        trace.lose(missing);
-        match (overwritten, trace.lost_events) {
-            (0, 0) if !counts && !trace.claims.skips_some && trace.claims.seams.is_empty() => {
+        trace.claims.cpus.extend(head.cpus);
+        trace.lose(head.missing);
+        match (head.overwritten, trace.lost_events) {
+            (0, 0) if !head.counts && !trace.claims.skips_some && trace.claims.seams.is_empty() => {
                 trace.trim();
             }
             (0, _) => {}
