@@ -48,12 +48,11 @@ impl Cpu {
     }
 
     pub(super) fn set(&mut self, online: bool) -> Result<()> {
-        let what = if online {
-            "taking online with"
-        } else {
-            "taking offline with"
+        let (value, what) = match online {
+            true => ("1", "taking online with"),
+            false => ("0", "taking offline with"),
         };
-        fs::write(&self.switch, if online { "1" } else { "0" }).doing(what, &self.switch)
+        fs::write(&self.switch, value).doing(what, &self.switch)
     }
 }
 

@@ -243,13 +243,8 @@ impl Reader {
 }
 
 fn differing(read: &[u8], right: &[u8]) -> u64 {
-    if read == right {
-        return 0;
-    }
-    read.iter()
-        .zip(right)
-        .filter(|(read, right)| read != right)
-        .count() as u64
+    let pairs = read.iter().zip(right);
+    pairs.filter(|(read, right)| read != right).count() as u64
 }
 
 #[cfg(test)]

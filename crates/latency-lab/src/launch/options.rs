@@ -136,12 +136,13 @@ impl LaunchOptions {
         if self.iterations == 0 {
             return wrong("at least one iteration is needed");
         }
-        need_root(&match self.experiment() {
-            Experiment::Launch => {
-                format!("{lab}: needs root, to record the scheduler and to mount")
-            }
-            Experiment::Run => format!("{lab}: needs root, to record the scheduler"),
-        })?;
+        let mount = match self.experiment() {
+            Experiment::Launch => " and to mount",
+            Experiment::Run => "",
+        };
+        need_root(&format!(
+            "{lab}: needs root, to record the scheduler{mount}"
+        ))?;
         if let Some(reason) = foreign_pids() {
             return Err(LabError::Privilege(format!("{lab}: {reason}")));
         }

@@ -242,11 +242,8 @@ pub(crate) fn output(command: &mut Command) -> io::Result<String> {
 
 /// The last non-empty line.
 fn last_line(text: &str) -> &str {
-    let lines = text.lines().rev().map(str::trim);
-    lines
-        .into_iter()
-        .find(|line| !line.is_empty())
-        .unwrap_or("")
+    let mut lines = text.lines().rev().map(str::trim);
+    lines.find(|line| !line.is_empty()).unwrap_or("")
 }
 
 /// A command to run a program that [`in_path`] finds.

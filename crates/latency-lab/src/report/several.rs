@@ -146,10 +146,7 @@ impl Reports {
     /// Commands that differ from the command of the same name in the first report.
     fn commands(&self) -> Vec<String> {
         let rows = |report: &Report| {
-            let rows = value(report)
-                .get("engines")
-                .and_then(Value::as_array)
-                .cloned();
+            let rows = value(report)["engines"].as_array().cloned();
             rows.unwrap_or_default()
         };
         let first = rows(&self.all[0].1);

@@ -52,7 +52,7 @@ pub(super) fn read(mut file: impl Read + Seek, limits: ReadOptions) -> Result<Tr
     let PerfFileReader {
         mut perf_file,
         mut record_iter,
-    } = PerfFileReader::parse_file(file).map_err(|error| fault(&error))?;
+    } = PerfFileReader::parse_file(file).map_err(fault)?;
     let tracing = perf_file
         .feature_section_data(Feature::TRACING_DATA)
         .ok_or(NO_EVENTS)?;
@@ -63,18 +63,12 @@ pub(super) fn read(mut file: impl Read + Seek, limits: ReadOptions) -> Result<Tr
 
     let mut trace = Trace::new("perf");
     trace.claims.skips_some = true;
-    trace.kernel = perf_file
-        .os_release()
-        .ok()
-        .flatten()
-        .unwrap_or_default()
-        .to_string();
+    if let Ok(Some(release)) = perf_file.os_release() {
+        trace.kernel = release.into();
+    }
     let mut decoder = Decoder::new(&description.formats);
     let mut start = None;
-    while let Some(record) = record_iter
-        .next_record(&mut perf_file)
-        .map_err(|e| fault(&e))?
-    {
+    while let Some(record) = record_iter.next_record(&mut perf_file).map_err(fault)? {
         if let PerfFileRecord::EventRecord { record, .. } = record {
             start = start.or_else(|| kernel_start(&record));
             event(&mut trace, &mut decoder, &record)?;
@@ -317,7 +311,7 @@ fn section<R: Read>(reader: &mut ByteReader<R>, name: &str, file: u64) -> Result
     }
 }
 
-fn fault(error: &linux_perf_data::Error) -> Fault {
+fn fault(error: linux_perf_data::Error) -> Fault {
     Fault::broken(FORMAT, 0, error.to_string())
 }
 
