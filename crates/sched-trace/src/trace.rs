@@ -103,9 +103,9 @@ impl Trace {
     }
 
     /// Keeps only the period in which every CPU's events are present, since lines may have been cut
-    /// off at either end. A CPU that was idle at an edge may simply have been idle for a long time, so
-    /// such a CPU shortens the trace by at most a quarter. If more than half of the events would be
-    /// dropped, none are: one thread may have had a CPU to itself.
+    /// off at either end. A CPU that was idle at an edge may simply have been idle for a long time,
+    /// so such a CPU shortens the trace by at most a quarter. If more than half of the events would
+    /// be dropped, none are: one thread may have had a CPU to itself.
     pub(crate) fn trim(&mut self) {
         /// The CPUs of one recording begin and end within less than this.
         const EDGE_NS: u64 = 10_000_000;
