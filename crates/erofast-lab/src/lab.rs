@@ -267,7 +267,8 @@ pub fn writable_file(path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn write(path: Option<&Path>, content: impl Fn() -> String) -> anyhow::Result<()> {
+/// Writes a file, if its name is given.
+pub fn write(path: Option<&Path>, content: impl FnOnce() -> String) -> anyhow::Result<()> {
     let Some(path) = path else { return Ok(()) };
     std::fs::write(path, content()).with_context(|| format!("cannot write {}", path.display()))
 }

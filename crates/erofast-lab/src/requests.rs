@@ -112,31 +112,23 @@ impl Requests {
         });
         let mut count = 0;
         for (device, span) in &self.spans {
-            let pid = Some(span.thread as i32);
+            let slice = |track: &str, start_ns, end_ns| Slice {
+                name: title(span),
+                track: track.into(),
+                start_ns,
+                end_ns,
+                pid: Some(span.thread as i32),
+            };
             if is_request(span) {
                 count += 1;
-                let sent = asked
-                    .get(&(*device, span.id))
-                    .filter(|(at, _)| *at < span.start_ns);
-                if let Some(&(start_ns, _)) = sent {
-                    let (name, end_ns) = (title(span), span.start_ns);
-                    let track = WAITING.into();
-                    trace.slices.push(Slice {
-                        name,
-                        track,
-                        start_ns,
-                        end_ns,
-                        pid,
-                    });
-                }
+                let sent = asked.get(&(*device, span.id));
+                let sent = sent.filter(|(at, _)| *at < span.start_ns);
+                let waiting = sent.map(|(at, _)| slice(WAITING, *at, span.start_ns));
+                trace.slices.extend(waiting);
             }
-            trace.slices.push(Slice {
-                name: title(span),
-                track: SERVING.into(),
-                start_ns: span.start_ns,
-                end_ns: span.end_ns,
-                pid,
-            });
+            trace
+                .slices
+                .push(slice(SERVING, span.start_ns, span.end_ns));
         }
         let lost = match self.lost {
             0 => String::new(),
@@ -145,10 +137,8 @@ impl Requests {
         match self.mounts.len() {
             0 => String::new(),
             mounts => {
-                let (requests, mounts) = (
-                    units::count(count, "request"),
-                    units::count(mounts as u64, "mount"),
-                );
+                let requests = units::count(count, "request");
+                let mounts = units::count(mounts as u64, "mount");
                 format!("; {requests} of {mounts}{lost}")
             }
         }

@@ -78,9 +78,9 @@ pub struct Environment {
     pub cgroup_rt_runtime_us: Option<i64>,
     /// How much CPU time the cgroup may use in each `cgroup_period_us`, by the strictest quota of
     /// the group and its ancestors; none without a quota.
-    pub cgroup_quota_us: Option<i64>,
+    pub cgroup_quota_us: Option<u64>,
     /// The period of `cgroup_quota_us`.
-    pub cgroup_period_us: Option<i64>,
+    pub cgroup_period_us: Option<u64>,
     /// How long the quota in `cgroup_quota_us` throttled threads during the run, summed over all
     /// CPUs.
     pub cgroup_throttled_us: Option<u64>,

@@ -56,7 +56,7 @@ pub enum LabError {
     Load(String),
     /// The recorder failed.
     #[error("recording the scheduler: {0}")]
-    Recorder(String),
+    Recorder(#[from] sched_trace::Error),
     /// An image could not be created or lacks the program, or the machine of `lab kernel` could not
     /// be created or did not run.
     #[error("{0}")]
@@ -85,16 +85,21 @@ pub(crate) fn need_root(what: &str) -> Result<(), LabError> {
     }
 }
 
-/// Adds the operation and the path to an error.
-pub(crate) trait Doing<T> {
+/// Adds the operation to an error.
+pub(crate) trait Doing<T>: Sized {
     /// Adds an action such as "reading" and a path such as "/x".
-    fn doing(self, action: &str, path: impl AsRef<Path>) -> Result<T, LabError>;
+    fn doing(self, action: &str, path: impl AsRef<Path>) -> Result<T, LabError> {
+        self.named(|| format!("{action} {}", path.as_ref().display()))
+    }
+
+    /// Adds an operation such as "watching signal 2".
+    fn named(self, operation: impl FnOnce() -> String) -> Result<T, LabError>;
 }
 
 impl<T, E: Into<io::Error>> Doing<T> for Result<T, E> {
-    fn doing(self, action: &str, path: impl AsRef<Path>) -> Result<T, LabError> {
+    fn named(self, operation: impl FnOnce() -> String) -> Result<T, LabError> {
         self.map_err(|source| LabError::Io {
-            what: format!("{action} {}", path.as_ref().display()),
+            what: operation(),
             source: source.into(),
         })
     }

@@ -8,7 +8,8 @@ use signal_hook::SigId;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use sys::fuse_signals::ending_signals_to_catch;
 
-use crate::{LabError, Result};
+use crate::Result;
+use crate::error::Doing;
 
 /// Whether the user asked to stop. While a value from [`Interrupt::watch`] exists, SIGINT, SIGTERM
 /// and SIGHUP do not end the process.
@@ -21,16 +22,14 @@ pub struct Interrupt {
 
 impl Interrupt {
     /// Handles SIGINT, SIGTERM and SIGHUP until the value is dropped; SIGHUP stays ignored if it
-    /// is, as under nohup(1).
+    /// already is, as under nohup(1).
     pub fn watch() -> Result<Self> {
         let mut interrupt = Interrupt::never();
         for signal in ending_signals_to_catch() {
             let asked = interrupt.asked.clone();
             let id = signal_hook::flag::register_usize(signal, asked, number(signal));
-            interrupt.registered.push(id.map_err(|source| LabError::Io {
-                what: format!("watching signal {signal}"),
-                source,
-            })?);
+            let id = id.named(|| format!("watching signal {signal}"))?;
+            interrupt.registered.push(id);
         }
         Ok(interrupt)
     }

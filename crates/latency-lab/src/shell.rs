@@ -1,6 +1,7 @@
-//! Words in shell syntax, for the command lines that reports show.
+//! The words of command lines: quoted for reports, and with placeholders replaced.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 /// The word, quoted if necessary.
 pub(crate) fn quote(word: &str) -> String {
@@ -9,6 +10,25 @@ pub(crate) fn quote(word: &str) -> String {
         true => word.into(),
         false => format!("'{}'", word.replace('\'', "'\\''")),
     }
+}
+
+/// Whether the word contains a placeholder.
+pub(crate) fn contains(word: &OsStr, place: &str) -> bool {
+    let mut parts = word.as_bytes().windows(place.len());
+    parts.any(|part| part == place.as_bytes())
+}
+
+/// The word with every `place` replaced by the value.
+pub(crate) fn replaced(word: &OsStr, place: &str, value: &OsStr) -> OsString {
+    let (mut filled, mut rest) = (Vec::new(), word.as_bytes());
+    let is_place = |part: &[u8]| part == place.as_bytes();
+    while let Some(at) = rest.windows(place.len()).position(is_place) {
+        filled.extend_from_slice(&rest[..at]);
+        filled.extend_from_slice(value.as_bytes());
+        rest = &rest[at + place.len()..];
+    }
+    filled.extend_from_slice(rest);
+    OsString::from_vec(filled)
 }
 
 /// The words as text, since JSON cannot hold other bytes.

@@ -7,6 +7,9 @@ use crate::html::{escape, style};
 /// Longer names get a line of their own.
 const NAME: usize = 40;
 
+/// The heading of a column, and its cell in a row.
+pub(crate) type Column<T> = (&'static str, fn(&T) -> String);
+
 /// Rows with names. On a terminal, figures are right-aligned in their columns, and words are
 /// left-aligned.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -31,6 +34,20 @@ impl Table {
             heads: heads.iter().map(|head| (*head).into()).collect(),
             ..Table::default()
         }
+    }
+
+    /// A table with a row for each of these things, whose cells the columns make.
+    pub(crate) fn of<'a, T: 'a>(
+        title: &str,
+        rows: impl Iterator<Item = (String, &'a T)>,
+        columns: &[Column<T>],
+    ) -> Table {
+        let heads: Vec<&str> = columns.iter().map(|(head, _)| *head).collect();
+        let mut table = Table::new(title, &heads);
+        for (name, thing) in rows {
+            table.add(&name, columns.iter().map(|(_, cell)| cell(thing)));
+        }
+        table
     }
 
     /// A table whose rows have the colours of the charts.

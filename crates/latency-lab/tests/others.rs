@@ -50,6 +50,7 @@ fn a_cpu_goes_and_comes_back_and_nothing_is_lost() {
         image: image(),
         engine: "kernel-loop".parse().unwrap(),
         cycles: 2,
+        readers: 4,
         load: LoadChoice::None,
         ..HotplugOptions::default()
     };

@@ -81,8 +81,8 @@ fn measure(file: &str) {
 /// Eight CPUs and 200 threads that wake one another; every tenth thread executes a work item.
 fn synthetic() -> Trace {
     let mut trace = Trace::new("mono");
-    let function = trace.intern("z_erofs_decompressqueue_work");
-    let queue = Some(trace.intern("erofs_worker"));
+    let function = trace.names.intern("z_erofs_decompressqueue_work");
+    let queue = Some(trace.names.intern("erofs_worker"));
     let comm = |pid: i32| Comm::new(format!("worker/{pid}").as_bytes());
     let mut running = [0i32; 8];
     let (mut time_ns, mut next) = (1_000_000_000u64, 1i32);

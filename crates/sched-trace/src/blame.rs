@@ -1,11 +1,10 @@
 //! Which threads a waiting thread had to wait for, and why it was not moved.
 
-use crate::Comm;
-use crate::UNKNOWN_PID;
 use crate::latency::Wait;
 use crate::policy::{Policy, REALTIME};
 use crate::stats::us;
 use crate::timeline::{Item, Run, Timeline};
+use crate::{Comm, UNKNOWN_PID};
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 

@@ -19,6 +19,23 @@ pub struct Claims {
     pub skips_some: bool,
 }
 
+/// The beginnings of all recordings except the first, given the first and last time of each; an
+/// error if recordings overlap.
+pub(crate) fn seams(mut spans: Vec<(u64, u64)>) -> Result<Vec<u64>, String> {
+    spans.sort_unstable();
+    for pair in spans.windows(2) {
+        let ((_, last), (first, _)) = (pair[0], pair[1]);
+        if first < last {
+            return Err(format!(
+                "its clock jumps back at {:.6} s: recordings that overlap in time were joined; \
+                 read each of them separately",
+                last as f64 / 1e9
+            ));
+        }
+    }
+    Ok(spans.into_iter().skip(1).map(|(first, _)| first).collect())
+}
+
 /// Events that are missing before a CPU's next event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loss {

@@ -12,13 +12,10 @@ pub struct Comm([u8; 16]);
 impl Comm {
     /// Takes the bytes up to the first NUL, truncated to 15.
     pub fn new(bytes: &[u8]) -> Self {
-        let end = bytes
-            .iter()
-            .position(|&b| b == 0)
-            .unwrap_or(bytes.len())
-            .min(15);
+        let name = bytes.split(|&byte| byte == 0).next().unwrap_or_default();
+        let end = name.len().min(15);
         let mut comm = [0; 16];
-        comm[..end].copy_from_slice(&bytes[..end]);
+        comm[..end].copy_from_slice(&name[..end]);
         Self(comm)
     }
 

@@ -1,17 +1,17 @@
 //! Notices: limits of the figures of a trace.
 
-use std::fmt;
-
 /// One line of a report.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Notice {
     /// Records of known events could not be decoded.
+    #[error("{} of scheduler events could not be decoded", counted(*.count, "record"))]
     UndecodedRecords {
         /// Number of these records.
         count: u64,
     },
     /// Pages of the ring buffer could not be read.
+    #[error("{} of the ring buffer could not be read: {reason}", counted(*.count, "page"))]
     UnreadPages {
         /// Number of these pages.
         count: u64,
@@ -19,6 +19,10 @@ pub enum Notice {
         reason: String,
     },
     /// Work functions appear as addresses.
+    #[error(
+        "work functions without a name: {unnamed} of {of}; the trace has no symbols for them: \
+         {remedy}"
+    )]
     UnnamedFunctions {
         /// Number of functions without a name.
         unnamed: usize,
@@ -28,6 +32,12 @@ pub enum Notice {
         remedy: &'static str,
     },
     /// A ring buffer overwrote only its oldest events: the trace begins later.
+    #[error(
+        "the ring buffer overwrote {}older events: figures begin at {:.6} s, where the events of \
+         all CPUs are complete",
+        known_number(*.overwritten),
+        seconds(.from_ns)
+    )]
     Wrapped {
         /// Number of overwritten events, if the trace says.
         overwritten: u64,
@@ -35,6 +45,17 @@ pub enum Notice {
         from_ns: u64,
     },
     /// The events were not counted, and at least one CPU has none at the beginning or at the end.
+    #[error(
+        "the trace does not record the number of events, and all CPUs have events only from \
+         {:.6} s to {:.6} s: {}",
+        seconds(.from_ns),
+        seconds(.until_ns),
+        match .dropped {
+            true => "the figures cover that time",
+            false => "either one thread had a CPU to itself before or after that, or lines are \
+                      missing",
+        }
+    )]
     Uncounted {
         /// Time from which all CPUs have events.
         from_ns: u64,
@@ -44,11 +65,19 @@ pub enum Notice {
         dropped: bool,
     },
     /// Another recording begins within the trace.
+    #[error("another recording begins at {:.6} s: no wait extends across it", seconds(.at_ns))]
     Seam {
         /// The time at which the recording begins.
         at_ns: u64,
     },
     /// Events are missing.
+    #[error(
+        "events of {} are missing between {:.6} s and {:.6} s: {reason}{}",
+        .cpu.map_or_else(|| "one of the CPUs".into(), |cpu| format!("CPU {cpu}")),
+        seconds(.from_ns),
+        seconds(.until_ns),
+        others("; and in", *.count, "more interval")
+    )]
     Broken {
         /// The CPU that should have written the events, if known.
         cpu: Option<u32>,
@@ -62,6 +91,13 @@ pub enum Notice {
         reason: String,
     },
     /// No CPU wrote an event for a while, although threads that usually run soon were runnable.
+    #[error(
+        "no CPU wrote an event between {:.6} s and {:.6} s, though threads could run: the clock \
+         jumped, the machine paused, or lines are missing; waits across that gap are left out{}",
+        seconds(.from_ns),
+        seconds(.until_ns),
+        others("; this happened", *.count, "more time")
+    )]
     Paused {
         /// How often this happened.
         count: usize,
@@ -71,11 +107,17 @@ pub enum Notice {
         until_ns: u64,
     },
     /// The recorder lists CPUs that wrote no event.
+    #[error(
+        "no events of CPU {}: idle or busy with one thread, or not recorded; the trace does not \
+         say which",
+        .cpus.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    )]
     SilentCpus {
         /// Numbers of these CPUs.
         cpus: Vec<u32>,
     },
     /// Lines of text that are neither events nor comments.
+    #[error("{} cannot be parsed; the first one is: {first}", counted(*.count, "line"))]
     UnknownLines {
         /// Number of these lines.
         count: u64,
@@ -83,13 +125,29 @@ pub enum Notice {
         first: String,
     },
     /// The clock of the trace differs between its CPUs.
+    #[error(
+        "the clock \"local\" differs between CPUs: waits that begin on one CPU and end on another \
+         may be too short or too long (trace-cmd record -C mono)"
+    )]
     LocalClock,
     /// The trace has no switches, which end waits.
+    #[error("no sched_switch events: the trace does not show when threads ran")]
     NoSwitches,
     /// The trace has `sched_wakeup`, but not the `sched_waking` before it.
+    #[error(
+        "no sched_waking events: waits begin at sched_wakeup, when the thread is on a run queue, \
+         so the time before that is missing"
+    )]
     NoWaking,
     /// Too many switches and wake-ups are missing for the figures of all threads together to be
     /// valid.
+    #[error(
+        "{} and {} are missing in all threads together, which have {}: a recording that lacks \
+         more than 1 per 100 waits is not valid",
+        counted(*.switches, "switch"),
+        counted(*.unexplained, "wake-up"),
+        counted(*.waits, "wait")
+    )]
     MissingEvents {
         /// Number of missing switches.
         switches: u64,
@@ -99,8 +157,19 @@ pub enum Notice {
         waits: u64,
     },
     /// The kernel lets a blocked thread lend its turn to the owner of the mutex.
+    #[error(
+        "this kernel has proxy execution: a thread that is blocked on a mutex may lend its turn \
+         to the owner, which then runs with the other's priority. Waits from a wake-up to running \
+         are right; waits behind such an owner are inferred from the thread that ended an \
+         uninterruptible sleep, and whether a preempted thread waited for a CPU or for a mutex is \
+         uncertain"
+    )]
     ProxyExecution,
     /// The trace has the starts of work items, but not their ends.
+    #[error(
+        "no workqueue_execute_end events: a work item is taken to end when its worker has nothing \
+         to do, or starts the next one"
+    )]
     NoEndOfWork,
 }
 
@@ -122,176 +191,31 @@ impl Notice {
     }
 }
 
+/// A number with its noun: "1 switch", "2 switches".
 fn counted(number: u64, noun: &str) -> String {
     match number {
         1 => format!("1 {noun}"),
+        _ if noun.ends_with("ch") => format!("{number} {noun}es"),
         _ => format!("{number} {noun}s"),
     }
 }
 
-fn counted_switches(number: u64) -> String {
-    match number {
-        1 => "1 switch".into(),
-        _ => format!("{number} switches"),
+/// Says how many intervals there are besides the first, if there are any.
+fn others(lead: &str, count: usize, noun: &str) -> String {
+    match count {
+        0 | 1 => String::new(),
+        _ => format!("{lead} {}", counted(count as u64 - 1, noun)),
     }
 }
 
-impl fmt::Display for Notice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::UndecodedRecords { count } => {
-                write!(
-                    f,
-                    "{} of scheduler events could not be decoded",
-                    counted(*count, "record")
-                )
-            }
-            Self::UnreadPages { count, reason } => {
-                write!(
-                    f,
-                    "{} of the ring buffer could not be read: {reason}",
-                    counted(*count, "page")
-                )
-            }
-            Self::UnnamedFunctions {
-                unnamed,
-                of,
-                remedy,
-            } => write!(
-                f,
-                "work functions without a name: {unnamed} of {of}; the trace has no symbols for \
-                 them: {remedy}"
-            ),
-            Self::Wrapped {
-                overwritten,
-                from_ns,
-            } => {
-                let number = Some(overwritten).filter(|number| **number > 0);
-                let number = number.map_or(String::new(), |number| format!("{number} "));
-                write!(
-                    f,
-                    "the ring buffer overwrote {number}older events: figures begin at {:.6} s, \
-                     where the events of all CPUs are complete",
-                    *from_ns as f64 / 1e9
-                )
-            }
-            Self::Uncounted {
-                from_ns,
-                until_ns,
-                dropped,
-            } => write!(
-                f,
-                "the trace does not record the number of events, and all CPUs have events only \
-                 from {:.6} s to {:.6} s: {}",
-                *from_ns as f64 / 1e9,
-                *until_ns as f64 / 1e9,
-                match dropped {
-                    true => "the figures cover that time",
-                    false =>
-                        "either one thread had a CPU to itself before or after that, or \
-                              lines are missing",
-                }
-            ),
-            Self::Seam { at_ns } => write!(
-                f,
-                "another recording begins at {:.6} s: no wait extends across it",
-                *at_ns as f64 / 1e9
-            ),
-            Self::Broken {
-                cpu,
-                count,
-                from_ns,
-                until_ns,
-                reason,
-            } => {
-                let cpu = cpu.map_or_else(|| "one of the CPUs".into(), |cpu| format!("CPU {cpu}"));
-                let (from, until) = (*from_ns as f64 / 1e9, *until_ns as f64 / 1e9);
-                write!(
-                    f,
-                    "events of {cpu} are missing between {from:.6} s and {until:.6} s: {reason}"
-                )?;
-                match count {
-                    0 | 1 => Ok(()),
-                    count => write!(
-                        f,
-                        "; and in {}",
-                        counted(*count as u64 - 1, "more interval")
-                    ),
-                }
-            }
-            Self::Paused {
-                count,
-                from_ns,
-                until_ns,
-            } => {
-                write!(
-                    f,
-                    "no CPU wrote an event between {:.6} s and {:.6} s, though threads could run: \
-                     the clock jumped, the machine paused, or lines are missing; waits across that \
-                     gap are left out",
-                    *from_ns as f64 / 1e9,
-                    *until_ns as f64 / 1e9
-                )?;
-                match count {
-                    0 | 1 => Ok(()),
-                    count => write!(
-                        f,
-                        "; this happened {}",
-                        counted(*count as u64 - 1, "more time")
-                    ),
-                }
-            }
-            Self::SilentCpus { cpus } => {
-                let cpus: Vec<String> = cpus.iter().map(ToString::to_string).collect();
-                write!(
-                    f,
-                    "no events of CPU {}: idle or busy with one thread, or not recorded; the \
-                     trace does not say which",
-                    cpus.join(", ")
-                )
-            }
-            Self::UnknownLines { count, first } => {
-                write!(
-                    f,
-                    "{} cannot be parsed; the first one is: {first}",
-                    counted(*count, "line")
-                )
-            }
-            Self::LocalClock => f.write_str(
-                "the clock \"local\" differs between CPUs: waits that begin on one CPU and end on \
-                 another may be too short or too long (trace-cmd record -C mono)",
-            ),
-            Self::NoSwitches => {
-                f.write_str("no sched_switch events: the trace does not show when threads ran")
-            }
-            Self::NoWaking => f.write_str(
-                "no sched_waking events: waits begin at sched_wakeup, when the thread is on a run \
-                 queue, so the time before that is missing",
-            ),
-            Self::MissingEvents {
-                switches,
-                unexplained,
-                waits,
-            } => write!(
-                f,
-                "{} and {} are missing in all threads together, which have {}: a recording that \
-                 lacks more than 1 \
-                 per 100 waits is not valid",
-                counted_switches(*switches),
-                counted(*unexplained, "wake-up"),
-                counted(*waits, "wait")
-            ),
-            Self::ProxyExecution => f.write_str(
-                "this kernel has proxy execution: a thread that is blocked on a mutex may lend \
-                 its turn to the owner, which then runs with the other's priority. Waits from a \
-                 wake-up to running are right; waits behind such an owner are inferred from the \
-                 thread that ended an uninterruptible sleep, and whether a preempted thread waited \
-                 for a CPU or for a mutex is uncertain",
-            ),
-            Self::NoEndOfWork => f.write_str(
-                "no workqueue_execute_end events: a work item is taken to end when its worker has \
-                 nothing to do, or starts the next one",
-            ),
-        }
+/// The number and a blank; empty if the number is unknown.
+fn known_number(number: u64) -> String {
+    match number {
+        0 => String::new(),
+        number => format!("{number} "),
     }
+}
+
+fn seconds(ns: &u64) -> f64 {
+    *ns as f64 / 1e9
 }

@@ -34,7 +34,7 @@ fn kind(trace: &mut Trace, pid: i32, words: &[&str]) -> Option<Kind> {
             target_cpu: number(2).unwrap_or(0) as u32,
         })
     };
-    let mut name = |at: usize| words.get(at).map(|word| trace.intern(word));
+    let mut name = |at: usize| words.get(at).map(|word| trace.names.intern(word));
     let (work, kthread) = (number(1), words[0].starts_with('k'));
     Some(match words[0] {
         "waking" => return wake(Wake::Begins),

@@ -1,6 +1,6 @@
 //! A whole trace in memory.
 
-use crate::{Claims, Comm, Event, Kind, Loss, Name, Names, Notice, Policy};
+use crate::{Claims, Comm, Event, Kind, Loss, Names, Notice, Policy};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Events ordered by time, and everything needed to read them.
@@ -69,16 +69,6 @@ impl Trace {
         }
     }
 
-    /// The name for `text`, for building events manually.
-    pub fn intern(&mut self, text: &str) -> Name {
-        self.names.intern(text)
-    }
-
-    /// The text of a name of this trace.
-    pub fn name(&self, name: Name) -> &str {
-        self.names.get(name)
-    }
-
     /// Counts events that the trace lacks. The sum saturates.
     pub(crate) fn lose(&mut self, events: u64) {
         self.lost_events = self.lost_events.saturating_add(events);
@@ -113,9 +103,9 @@ impl Trace {
     }
 
     /// Keeps only the period in which every CPU's events are present, since lines may have been cut
-    /// off at either end. A CPU that was idle at an edge may simply have been idle for long, so
-    /// such a CPU shortens the trace by at most a quarter. If more than half of the events would be
-    /// dropped, none are: one thread may have had a CPU to itself.
+    /// off at either end. A CPU that was idle at an edge may simply have been idle for a long time,
+    /// so such a CPU shortens the trace by at most a quarter. If more than half of the events would
+    /// be dropped, none are: one thread may have had a CPU to itself.
     pub(crate) fn trim(&mut self) {
         /// The CPUs of one recording begin and end within less than this.
         const EDGE_NS: u64 = 10_000_000;

@@ -1,6 +1,7 @@
 //! The output below the table: the lengths of waits, the longest waits, and the threads that ran
 //! during the waits.
 
+use erofast_cli::units;
 use sched_trace::blame::{self, Blocker, Why};
 use sched_trace::interrupted;
 use sched_trace::interrupts::Interrupts;
@@ -219,7 +220,7 @@ pub fn behind(trace: &Trace, report: &Report, filter: &Filter<'_>) -> anyhow::Re
             blocker.prio,
             class(blocker.prio, blocker.policy)
                 .map_or(String::new(), |class| format!(" ({class})")),
-            waits(blocker.waits)
+            units::count(blocker.waits, "wait")
         );
     }
     for (us, what) in [
@@ -240,7 +241,7 @@ pub fn behind(trace: &Trace, report: &Report, filter: &Filter<'_>) -> anyhow::Re
         outln!(
             "  {:>11} in {}: {}",
             length(reason.total_us),
-            waits(reason.waits),
+            units::count(reason.waits, "wait"),
             why(reason.why, report.scheduler.kernel_keeps_cpu())
         );
     }
@@ -268,13 +269,6 @@ pub fn class(prio: i32, policy: Option<Policy>) -> Option<String> {
         (Some(policy), None) => Some(policy.to_string()),
         (Some(policy), Some(priority)) => Some(format!("{policy} {priority}")),
         (None, Some(priority)) => Some(format!("real-time {priority}")),
-    }
-}
-
-fn waits(count: u64) -> String {
-    match count {
-        1 => "1 wait".into(),
-        count => format!("{count} waits"),
     }
 }
 

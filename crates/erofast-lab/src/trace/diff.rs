@@ -1,16 +1,17 @@
 //! `erofast trace diff`: compares two recordings.
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use erofast_cli::{Outcome, TraceDiffArgs, Usage, print_json};
 use latency_lab::recordings::{self, Selection, Source};
 
 use super::input;
 use super::table::group_by;
+use crate::lab;
 
 pub fn diff(args: &TraceDiffArgs) -> anyhow::Result<Outcome> {
     ensure!(args.top > 0, Usage("--top 0 would compare no rows".into()));
     if let Some(file) = &args.html {
-        crate::lab::writable_file(file)?;
+        lab::writable_file(file)?;
     }
     let pattern = args.matching.as_deref().map(input::pattern).transpose()?;
     let matches = |name: &str| pattern.as_ref().is_none_or(|it| it.is_match(name));
@@ -24,15 +25,12 @@ pub fn diff(args: &TraceDiffArgs) -> anyhow::Result<Outcome> {
     let [old, new] =
         [(&names[0], &old), (&names[1], &new)].map(|(name, trace)| Source { name, trace });
     let report = recordings::compare(old, new, &selection);
-    if let Some(file) = &args.html {
-        std::fs::write(file, report.to_html())
-            .with_context(|| format!("cannot write {}", file.display()))?;
-    }
+    lab::write(args.html.as_deref(), || report.to_html())?;
     match args.json {
         true => print_json(&report)?,
         false => outln!("{}", report.table().trim_end_matches('\n')),
     }
-    let outcome = crate::lab::outcome(args.json, &report.not_valid_because);
+    let outcome = lab::outcome(args.json, &report.not_valid_because);
     ensure!(
         !report.rows.is_empty(),
         "{}, {}: no waits or work items are selected",

@@ -71,12 +71,7 @@ pub fn record(args: &TraceRecordArgs) -> anyhow::Result<Outcome> {
                     program.to_string_lossy()
                 ));
             }
-            let outcome = if status.success() {
-                Outcome::Fine
-            } else {
-                Outcome::Faulty
-            };
-            (trace, outcome)
+            (trace, Outcome::of(status.success()))
         }
         None => {
             let recorder = Recorder::start(&options);
@@ -148,7 +143,10 @@ pub fn latency(args: &TraceLatencyArgs) -> anyhow::Result<Outcome> {
     }
     if let Some(cpu) = args.cpus.iter().find(|cpu| !report.cpus.contains(cpu)) {
         let there = cpus_of(&report.cpus);
-        note(format_args!("--cpu {cpu}: {} has {there}", source(args)));
+        note(format_args!(
+            "--cpu {cpu}: {} has {there}",
+            input::name(&args.file)
+        ));
     }
     let why = args.why.as_deref();
     let chains = why
@@ -173,8 +171,8 @@ pub fn latency(args: &TraceLatencyArgs) -> anyhow::Result<Outcome> {
             ..Filter::default()
         };
         let is_valid = report.is_valid_for(&of_thread) && report.is_valid_for(&filter);
-        let page = page::of_wait(&trace, &report, &longest, is_valid);
-        std::fs::write(file, page).with_context(|| format!("cannot write {}", file.display()))?;
+        let page = || page::of_wait(&trace, &report, &longest, is_valid);
+        crate::lab::write(Some(file), page)?;
     }
     match (&chains, args.json) {
         (chains, true) => {
@@ -207,7 +205,7 @@ fn summary(report: &Report, args: &TraceLatencyArgs) -> String {
     };
     format!(
         "{}: {}, {} from {:.6} s of {clock}, {}, {}, {} lost",
-        source(args),
+        input::name(&args.file),
         report.format,
         table::length((last - first) as f64 / 1e3),
         first as f64 / 1e9,
@@ -233,11 +231,6 @@ fn cpus_of(cpus: &[u32]) -> String {
     let text: Vec<String> = ranges.iter().map(range).collect();
     let noun = if cpus.len() == 1 { "CPU" } else { "CPUs" };
     format!("{noun} {}", text.join(","))
-}
-
-/// The name of the trace in messages.
-fn source(args: &TraceLatencyArgs) -> String {
-    input::name(&args.file)
 }
 
 /// Refuses a time outside the trace. If a trace begins at 1332 s, for example, `--from 5` would
@@ -269,7 +262,7 @@ fn validity(
     filter: &Filter<'_>,
     args: &TraceLatencyArgs,
 ) -> anyhow::Result<Outcome> {
-    let file = source(args);
+    let file = input::name(&args.file);
     for notice in &report.notices {
         note(format_args!("{file}: {notice}"));
     }

@@ -13,6 +13,7 @@ use sys::parent::end_with_parent;
 
 use super::link::{Web, WebServer};
 use super::{Engine, Mounted, Site};
+use crate::error::Doing;
 use crate::mounts::is_mounted;
 use crate::process::{Child, End, tool};
 use crate::{Interrupt, LabError, Result};
@@ -76,10 +77,7 @@ impl Ready {
     /// Creates the pipe; also returns its write end, which becomes the daemon's standard input.
     fn new() -> Result<(Self, OwnedFd)> {
         let flags = PipeFlags::CLOEXEC | PipeFlags::NONBLOCK;
-        let (ours, theirs) = pipe_with(flags).map_err(|errno| LabError::Io {
-            what: "a pipe for the daemon".into(),
-            source: errno.into(),
-        })?;
+        let (ours, theirs) = pipe_with(flags).doing("making a pipe for", "the daemon")?;
         Ok((Self(ours), theirs))
     }
 

@@ -5,9 +5,8 @@ use std::path::Path;
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount};
 
-use super::loop_device;
 use super::module::LoadedModule;
-use super::{Engine, Module, Mounted, Site};
+use super::{Engine, Module, Mounted, Site, loop_device};
 use crate::Result;
 
 /// Mounts the file itself with mount(2), because mount(8) of an older util-linux silently creates a

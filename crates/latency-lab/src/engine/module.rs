@@ -9,7 +9,8 @@ use rustix::io::Errno;
 use rustix::system::{delete_module, finit_module};
 
 use super::Module;
-use crate::{LabError, Result};
+use crate::Result;
+use crate::error::Doing;
 
 /// The name that every EROFS module has in the kernel.
 const NAME: &std::ffi::CStr = c"erofs";
@@ -47,10 +48,7 @@ impl LoadedModule {
 
     pub(super) fn unload(mut self) -> Result<()> {
         self.0 = false;
-        remove().map_err(|reason| LabError::Io {
-            what: "unloading the module erofs".into(),
-            source: reason.into(),
-        })
+        remove().doing("unloading the module", "erofs")
     }
 }
 

@@ -7,9 +7,8 @@ use std::time::{Duration, Instant};
 use super::Engine;
 use super::link::{Fetched, Web};
 use super::module::LoadedModule;
-use crate::mounts;
 use crate::process::{Child, End, descendants, name, process_threads, sleeping_threads};
-use crate::{Interrupt, LabError, Result};
+use crate::{Interrupt, LabError, Result, mounts};
 
 /// A mounted image.
 #[derive(Debug)]

@@ -11,9 +11,10 @@ use super::link::Link;
 use crate::LabError;
 
 /// A way to mount an image.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Engine {
     /// The kernel's EROFS, file-backed: mount(2) with the file itself as the source.
+    #[default]
     Kernel,
     /// The kernel's EROFS over a loop device.
     KernelLoop,

@@ -15,10 +15,9 @@ pub(crate) fn present(
     progress: &mut dyn Progress,
 ) -> Result<(Vec<Engine>, Vec<String>)> {
     let (mut engines, mut failed) = (Vec::new(), Vec::new());
-    let asked = if named.is_empty() {
-        Engine::default_list()
-    } else {
-        named.to_vec()
+    let asked = match named {
+        [] => Engine::default_list(),
+        named => named.to_vec(),
     };
     for engine in asked {
         match try_out(&engine, site, points, interrupt) {

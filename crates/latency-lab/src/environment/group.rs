@@ -3,14 +3,16 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use sched_trace::record::{quota_us, throttled_us};
+
 use crate::cgroup::Hierarchy;
 use crate::mounts::mountinfo;
 
 /// A quota that limits this process.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Quota {
-    pub(super) quota_us: i64,
-    pub(super) period_us: i64,
+    pub(super) quota_us: u64,
+    pub(super) period_us: u64,
     /// The group that imposes the quota.
     directory: PathBuf,
 }
@@ -29,7 +31,7 @@ impl Quota {
             .ancestors()
             .take_while(|group| group.starts_with(root));
         let quotas = groups.filter_map(|group| {
-            let (quota_us, period_us) = of(group)?;
+            let (quota_us, period_us) = quota_us(group)?;
             Some(Quota {
                 quota_us,
                 period_us,
@@ -46,35 +48,8 @@ impl Quota {
 
     /// How long the quota has throttled threads so far, in microseconds.
     pub(crate) fn throttled_us(&self) -> Option<u64> {
-        let text = fs::read_to_string(self.directory.join("cpu.stat")).ok()?;
-        let number = |name: &str| {
-            let mut lines = text.lines().filter_map(|line| line.split_once(' '));
-            lines
-                .find(|(known, _)| *known == name)?
-                .1
-                .parse::<u64>()
-                .ok()
-        };
-        number("throttled_usec").or_else(|| Some(number("throttled_time")? / 1000))
+        throttled_us(&self.directory)
     }
-}
-
-/// The quota and the period of one group; none if the group has no limit.
-fn of(group: &Path) -> Option<(i64, i64)> {
-    let read = |name: &str| fs::read_to_string(group.join(name)).ok();
-    let (quota, period) = match read("cpu.max") {
-        Some(line) => {
-            let (quota, period) = line.split_once(' ')?;
-            (quota.to_owned(), period.to_owned())
-        }
-        None => (read("cpu.cfs_quota_us")?, read("cpu.cfs_period_us")?),
-    };
-    // "max", and -1 in version 1, mean no limit.
-    let quota = quota.trim().parse().ok().filter(|quota| *quota > 0)?;
-    Some((
-        quota,
-        period.trim().parse().ok().filter(|period| *period > 0)?,
-    ))
 }
 
 #[cfg(test)]
@@ -91,7 +66,10 @@ mod tests {
         assert_eq!(Quota::above(&group, root), None);
         write("cpu.max", "max 100000\n");
         write("a/cpu.max", "50000 100000\n");
-        write("a/cpu.stat", "nr_throttled 3\nthrottled_usec 700\n");
+        write(
+            "a/cpu.stat",
+            "nr_periods 9\nnr_throttled 3\nthrottled_usec 700\n",
+        );
         write("a/b/cpu.max", "200000 100000\n");
         let quota = Quota::above(&group, root).unwrap();
         assert_eq!((quota.quota_us, quota.period_us), (50_000, 100_000));
@@ -100,9 +78,10 @@ mod tests {
         fs::remove_file(group.join("cpu.max")).unwrap();
         write("a/b/cpu.cfs_quota_us", "-1\n");
         write("a/b/cpu.cfs_period_us", "100000\n");
-        assert_eq!(of(&group), None);
+        assert_eq!(quota_us(&group), None);
         write("a/b/cpu.cfs_quota_us", "25000\n");
-        write("a/b/cpu.stat", "nr_periods 9\nthrottled_time 5000000\n");
+        let stat = "nr_periods 9\nnr_throttled 3\nthrottled_time 5000000\n";
+        write("a/b/cpu.stat", stat);
         let quota = Quota::above(&group, root).unwrap();
         assert_eq!((quota.quota_us, quota.throttled_us()), (25_000, Some(5000)));
     }

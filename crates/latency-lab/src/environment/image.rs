@@ -48,16 +48,12 @@ impl Image {
     pub(super) fn ended(self) -> Image {
         self.watch.look();
         Image {
-            changed: self.change(),
+            changed: self.watch.other().map(|other| {
+                let was = &self.sha256;
+                format!("the image changed during the run: SHA-256 {was} at first, then {other}")
+            }),
             ..self
         }
-    }
-
-    fn change(&self) -> Option<String> {
-        let (was, other) = (&self.sha256, self.watch.other()?);
-        Some(format!(
-            "the image changed during the run: SHA-256 {was} at first, then {other}"
-        ))
     }
 }
 

@@ -14,7 +14,7 @@ const CPUS: &str = "/sys/devices/system/cpu";
 
 #[derive(Debug)]
 pub(super) struct Cpu {
-    number: u32,
+    pub(super) number: u32,
     switch: PathBuf,
     /// A process that brings the CPU back online when its standard input is closed, which happens
     /// at the latest when the lab ends.
@@ -47,17 +47,12 @@ impl Cpu {
         })
     }
 
-    pub(super) fn number(&self) -> u32 {
-        self.number
-    }
-
     pub(super) fn set(&mut self, online: bool) -> Result<()> {
-        let what = if online {
-            "taking online with"
-        } else {
-            "taking offline with"
+        let (value, what) = match online {
+            true => ("1", "taking online with"),
+            false => ("0", "taking offline with"),
         };
-        fs::write(&self.switch, if online { "1" } else { "0" }).doing(what, &self.switch)
+        fs::write(&self.switch, value).doing(what, &self.switch)
     }
 }
 

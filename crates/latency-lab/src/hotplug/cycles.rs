@@ -139,7 +139,7 @@ impl Experiment<'_> {
             return;
         };
         let start = Instant::now();
-        let mut seen = is_pinned(daemon, cpu.number());
+        let mut seen = is_pinned(daemon, cpu.number);
         while seen != Some(true) && start.elapsed() < PIN {
             // The engine may have no such thread, or may end it while the CPU is offline. A missing
             // thread therefore counts as a failure only if it was seen in an earlier cycle.
@@ -147,7 +147,7 @@ impl Experiment<'_> {
                 return;
             }
             std::thread::sleep(Duration::from_millis(1));
-            seen = is_pinned(daemon, cpu.number());
+            seen = is_pinned(daemon, cpu.number);
         }
         let failed = usize::from(seen != Some(true));
         *cycled.not_pinned.get_or_insert(0) += failed;

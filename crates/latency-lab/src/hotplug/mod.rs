@@ -56,8 +56,8 @@ pub fn run(options: &HotplugOptions, progress: &mut dyn Progress) -> Result<Hotp
     Ok(report::build(
         options,
         environment,
-        cpu.number(),
-        reference.source(),
+        cpu.number,
+        &reference.source,
         burned,
         gathered,
     ))

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use crate::engine::Engine;
 use crate::load::LoadChoice;
 
-/// One hotplug experiment.
-#[derive(Debug, Clone)]
+/// One hotplug experiment. The default has no cycles; `erofast lab hotplug` sets every field.
+#[derive(Debug, Clone, Default)]
 pub struct HotplugOptions {
     /// The image to read.
     pub image: PathBuf,
@@ -25,21 +25,4 @@ pub struct HotplugOptions {
     pub command: Vec<OsString>,
     /// The load that keeps the machine busy.
     pub load: LoadChoice,
-}
-
-impl Default for HotplugOptions {
-    fn default() -> Self {
-        HotplugOptions {
-            image: PathBuf::new(),
-            erofast: PathBuf::new(),
-            engine: Engine::Erofast {
-                options: "percpu,hipri".into(),
-            },
-            cycles: 200,
-            cpu: None,
-            readers: 4,
-            command: Vec::new(),
-            load: LoadChoice::Fio,
-        }
-    }
 }

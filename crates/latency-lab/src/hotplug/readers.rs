@@ -30,7 +30,8 @@ const LONGEST: u64 = 128 << 10;
 #[derive(Debug, Clone)]
 pub(super) struct Reference {
     files: Arc<Vec<(PathBuf, Vec<u8>)>>,
-    source: String,
+    /// The engine through which the reference was read.
+    pub(super) source: String,
 }
 
 impl Reference {
@@ -66,11 +67,6 @@ impl Reference {
             }
         }
         Err(last.unwrap_or_else(|| LabError::Usage(format!("engine {engine}: cannot mount"))))
-    }
-
-    /// The engine through which the reference was read.
-    pub(super) fn source(&self) -> &str {
-        &self.source
     }
 }
 
@@ -247,13 +243,8 @@ impl Reader {
 }
 
 fn differing(read: &[u8], right: &[u8]) -> u64 {
-    if read == right {
-        return 0;
-    }
-    read.iter()
-        .zip(right)
-        .filter(|(read, right)| read != right)
-        .count() as u64
+    let pairs = read.iter().zip(right);
+    pairs.filter(|(read, right)| read != right).count() as u64
 }
 
 #[cfg(test)]

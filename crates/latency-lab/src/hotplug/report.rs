@@ -129,31 +129,22 @@ impl HotplugReport {
             "{} (compared with {})",
             self.counts.wrong_bytes, self.reference
         );
+        let counts = &self.counts;
         let rows = [
-            ("requests", Some(self.counts.requests.to_string())),
-            (
-                "launches while offline",
-                Some(self.counts.launches.to_string()),
-            ),
-            ("lost", Some(self.counts.lost.to_string())),
-            ("wrong bytes", Some(wrong)),
-            (
-                "slowest request",
-                Some(amount(self.counts.slowest_us, "us")),
-            ),
-            ("worker pinned again", Some(pinned.into())),
-            ("going offline", Some(time(self.offline_us))),
-            ("coming online", Some(time(self.online_us))),
-            ("until pinned", Some(time(self.pin_us))),
-            (
-                "memory of the daemon",
-                self.counts.memory.map(|memory| memory.text()),
-            ),
-            ("first fault", self.counts.first_fault.clone()),
+            ("requests", counts.requests.to_string()),
+            ("launches while offline", counts.launches.to_string()),
+            ("lost", counts.lost.to_string()),
+            ("wrong bytes", wrong),
+            ("slowest request", amount(counts.slowest_us, "us")),
+            ("worker pinned again", pinned.into()),
+            ("going offline", time(self.offline_us)),
+            ("coming online", time(self.online_us)),
+            ("until pinned", time(self.pin_us)),
         ];
-        let rows = rows
-            .into_iter()
-            .filter_map(|(name, text)| Some((name.into(), text?)));
+        let memory = counts.memory.map(|it| ("memory of the daemon", it.text()));
+        let fault = counts.first_fault.clone().map(|it| ("first fault", it));
+        let rows = rows.into_iter().chain(memory).chain(fault);
+        let rows = rows.map(|(name, text)| (name.to_owned(), text));
         vec![Table::words("", rows.collect())]
     }
 }

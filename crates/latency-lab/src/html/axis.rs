@@ -12,7 +12,7 @@ pub(super) struct Axis {
     high: f64,
     /// Distance between ticks; a logarithmic axis has one tick per decade.
     step: f64,
-    logarithmic: bool,
+    pub(super) logarithmic: bool,
 }
 
 impl Axis {
@@ -58,10 +58,6 @@ impl Axis {
             .map(|tick| f64::from(tick) * self.step)
             .collect()
     }
-
-    pub(super) fn is_logarithmic(&self) -> bool {
-        self.logarithmic
-    }
 }
 
 /// The step between ticks: 1, 2 or 5 times a power of ten.
@@ -81,7 +77,7 @@ mod tests {
     #[test]
     fn close_values_get_a_plain_axis_from_zero() {
         let axis = Axis::fit([355.0, 478.0].into_iter());
-        assert!(!axis.is_logarithmic());
+        assert!(!axis.logarithmic);
         assert_eq!(axis.ticks(), [0.0, 100.0, 200.0, 300.0, 400.0, 500.0]);
         assert_eq!(
             (axis.place(0.0), axis.place(250.0), axis.place(500.0)),
@@ -92,7 +88,7 @@ mod tests {
     #[test]
     fn wide_values_get_decades() {
         let axis = Axis::fit([20.0, 30.0, 25_000.0].into_iter());
-        assert!(axis.is_logarithmic());
+        assert!(axis.logarithmic);
         assert_eq!(axis.ticks().len(), 5);
         assert_eq!((axis.place(10.0), axis.place(100_000.0)), (0.0, 1.0));
         assert!((axis.place(1000.0) - 0.5).abs() < 1e-9);
@@ -101,7 +97,7 @@ mod tests {
     #[test]
     fn zero_is_at_zero() {
         let axis = Axis::fit([0.0, 30.0, 25_000.0].into_iter());
-        assert!(!axis.is_logarithmic());
+        assert!(!axis.logarithmic);
         assert_eq!((axis.ticks()[0], axis.place(0.0)), (0.0, 0.0));
         let axis = Axis::fit([-42.0, 8.0].into_iter());
         let ticks = [-50.0, -40.0, -30.0, -20.0, -10.0, 0.0, 10.0];

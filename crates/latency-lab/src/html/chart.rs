@@ -52,8 +52,11 @@ impl Canvas {
             "us" => String::new(),
             unit => format!(", {unit}"),
         };
-        let logarithmic = self.x.is_logarithmic();
-        let scale = if logarithmic { ", logarithmic" } else { "" };
+        let scale = if self.x.logarithmic {
+            ", logarithmic"
+        } else {
+            ""
+        };
         self.axis_title(&format!("{title}{unit}{scale}"));
     }
 

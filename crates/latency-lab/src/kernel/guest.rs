@@ -14,8 +14,7 @@ use super::job::{IMAGE, JOB, Job, MODULES, ORDER};
 use super::message::GuestMessage;
 use super::result;
 use crate::error::Doing;
-use crate::launch;
-use crate::{LabError, Progress, Result};
+use crate::{LabError, Progress, Result, launch};
 
 /// The third disk on QEMU's command line.
 const IMAGE_DISK: &str = "/dev/vdc";

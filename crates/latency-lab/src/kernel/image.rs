@@ -2,16 +2,14 @@
 //! program for it to check.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use super::Prepared;
 use super::arch::Arch;
 use super::options::KernelOptions;
-use super::packages::Packages;
-use super::sandbox::{Sandbox, TAKE};
-use super::work::Work;
-use crate::compile;
+use super::sandbox::TAKE;
 use crate::error::Doing;
-use crate::{Interrupt, LabError, Result};
+use crate::{LabError, Result, compile};
 
 /// An image file in the work directory, and the command line to run with the image as the root
 /// directory.
@@ -21,36 +19,31 @@ pub(super) struct Image {
     pub(super) command: Option<Vec<String>>,
 }
 
-pub(super) fn take_or_make(
-    options: &KernelOptions,
-    packages: &Packages,
-    sandbox: &Sandbox,
-    work: &Work,
-    interrupt: &Interrupt,
-) -> Result<Image> {
-    let path = work.inside("image.erofs");
-    if let Some(image) = &options.image {
-        let copied = fs::copy(image, path);
-        let bytes = copied.doing("copying", image)?;
-        return Ok(Image {
-            bytes,
-            command: None,
-        });
-    }
+pub(super) fn take_or_make(options: &KernelOptions, prepared: &Prepared) -> Result<Image> {
+    let (image, command) = match &options.image {
+        Some(image) => (image.clone(), None),
+        None => {
+            let (image, command) = of_compiler(prepared)?;
+            (image, Some(command))
+        }
+    };
+    let copied = fs::copy(&image, prepared.work.inside("image.erofs"));
+    let bytes = copied.doing("copying", &image)?;
+    Ok(Image { bytes, command })
+}
+
+/// Makes the image of the compiler unless an earlier run has made it; returns its path and the
+/// command to launch.
+fn of_compiler(prepared: &Prepared) -> Result<(PathBuf, Vec<String>)> {
+    let Prepared { packages, work, .. } = prepared;
     let compiler = compiler(packages.arch, &work.inside("machine"))?;
-    let command = compile::command(&compiler);
     let made = work.inside("compiler.erofs");
     let mark = format!("{} {}", packages.version, compile::SOURCE);
     if !(made.is_file() && work.is_done("image", &mark)) {
-        make(&compiler, packages, sandbox, work, interrupt)?;
+        make(&compiler, prepared)?;
         work.done("image", &mark)?;
     }
-    let copied = fs::copy(&made, path);
-    let bytes = copied.doing("copying", &made)?;
-    Ok(Image {
-        bytes,
-        command: Some(command),
-    })
+    Ok((made, compile::command(&compiler)))
 }
 
 /// The path of cc1 in the newest compiler that was fetched.
@@ -74,15 +67,9 @@ fn compiler(arch: Arch, root: &Path) -> Result<String> {
     })
 }
 
-fn make(
-    compiler: &str,
-    packages: &Packages,
-    sandbox: &Sandbox,
-    work: &Work,
-    interrupt: &Interrupt,
-) -> Result<()> {
-    let triplet = packages.arch.triplet();
-    let program = work.inside(compile::SOURCE_NAME);
+fn make(compiler: &str, prepared: &Prepared) -> Result<()> {
+    let triplet = prepared.packages.arch.triplet();
+    let program = prepared.work.inside(compile::SOURCE_NAME);
     fs::write(&program, compile::SOURCE).doing("writing", &program)?;
     let script = format!(
         "{TAKE}
@@ -94,5 +81,5 @@ fn make(
     mkfs.erofs -zlz4hc -C65536 -T0 compiler.erofs tree >&2
     rm -r tree"
     );
-    sandbox.shell("creating an image of the compiler", &script, interrupt)
+    prepared.shell("creating an image of the compiler", &script)
 }

@@ -3,13 +3,14 @@
 use std::fs;
 use std::process::Command;
 
+use super::Prepared;
 use super::job::{GUEST, IMAGE_DIRECTORY, Job, LAB, MODULES, ORDER};
 use super::packages::Packages;
 use super::programs::Programs;
-use super::sandbox::{Sandbox, TAKE, finish};
+use super::sandbox::{TAKE, finish};
 use super::work::Work;
 use crate::error::Doing;
-use crate::{Interrupt, LabError, Result};
+use crate::{LabError, Result};
 
 /// The files to boot from, with their paths inside the sandbox.
 #[derive(Debug)]
@@ -92,14 +93,8 @@ exec {LAB} {}
     )
 }
 
-pub(super) fn make(
-    job: &Job,
-    programs: &Programs,
-    packages: &Packages,
-    sandbox: &Sandbox,
-    work: &Work,
-    interrupt: &Interrupt,
-) -> Result<Boot> {
+pub(super) fn make(job: &Job, programs: &Programs, prepared: &Prepared) -> Result<Boot> {
+    let Prepared { packages, work, .. } = prepared;
     let what = "packing the programs of the machine";
     let mut host = Command::new("/bin/sh");
     host.args(["-euc", OWN, "sh"])
@@ -108,7 +103,8 @@ pub(super) fn make(
         .arg(&programs.erofast)
         .arg(super::job::EROFAST)
         .env("FOREIGN", if programs.foreign { "yes" } else { "" });
-    finish(what, host.current_dir(work.inside("")), interrupt)?;
+    host.current_dir(work.inside(""));
+    finish(what, &mut host, &prepared.interrupt)?;
     let files = [
         ("init", init().into_bytes()),
         ("job.json", serde_json::to_vec(job).unwrap_or_default()),
@@ -117,7 +113,7 @@ pub(super) fn make(
         let path = work.inside(name);
         write(&path, &content).doing("writing", &path)?;
     }
-    let mut command = sandbox.command("/bin/sh");
+    let mut command = prepared.sandbox.command("/bin/sh");
     command.args(["-euc", &format!("{TAKE}{PACKED}")]);
     command.env("TRIPLET", packages.arch.triplet());
     command.envs([
@@ -125,11 +121,8 @@ pub(super) fn make(
         ("MODULES", MODULES),
         ("ORDER", ORDER),
     ]);
-    finish(
-        "packing the machine",
-        command.env("IMAGES", IMAGE_DIRECTORY),
-        interrupt,
-    )?;
+    command.env("IMAGES", IMAGE_DIRECTORY);
+    finish("packing the machine", &mut command, &prepared.interrupt)?;
     let archive = work.inside("initramfs");
     let bytes = fs::metadata(&archive).doing("looking at", &archive)?.len();
     Ok(Boot {

@@ -141,7 +141,7 @@ mod tests {
             command: Some(vec!["/cc1".into()]),
         };
         let packages = Packages {
-            arch: Arch::Arm64,
+            arch: Arch::ARM64,
             release,
             version,
         };

@@ -10,10 +10,8 @@ use std::time::{Duration, Instant};
 use super::arch::Arch;
 use super::initramfs::Boot;
 use super::message::GuestMessage;
-use super::packages::Packages;
-use super::result;
-use super::sandbox::{Sandbox, printed};
-use super::work::Work;
+use super::sandbox::printed;
+use super::{Prepared, result};
 use crate::error::Doing;
 use crate::launch::{self, LaunchReport};
 use crate::process::{Child, End};
@@ -33,10 +31,8 @@ const POLL: Duration = Duration::from_millis(200);
 
 /// A machine, which runs only once.
 pub(super) struct Machine<'a> {
-    pub(super) sandbox: &'a Sandbox,
-    pub(super) work: &'a Work,
+    pub(super) prepared: &'a Prepared,
     pub(super) boot: &'a Boot,
-    pub(super) packages: &'a Packages,
     pub(super) timeout: Duration,
     pub(super) cpus: usize,
     pub(super) accelerate: bool,
@@ -86,21 +82,17 @@ fn start<T>(
 }
 
 impl Machine<'_> {
-    pub(super) fn run(
-        &self,
-        interrupt: &Interrupt,
-        progress: &mut dyn Progress,
-    ) -> Result<LaunchReport> {
+    pub(super) fn run(&self, progress: &mut dyn Progress) -> Result<LaunchReport> {
         let qemu = self.version()?;
         let disks = [("reader.img", READER_BYTES), ("result.img", RESULT_BYTES)];
         for (name, bytes) in disks {
-            let path = self.work.inside(name);
+            let path = self.prepared.work.inside(name);
             let made = File::create(&path).and_then(|file| file.set_len(bytes));
             made.doing("making", &path)?;
         }
         let mut accelerators = vec!["tcg"];
         let kvm = File::options().read(true).write(true).open("/dev/kvm");
-        let own = Arch::of_this_machine()? == self.packages.arch;
+        let own = Arch::of_this_machine()? == self.prepared.packages.arch;
         if self.accelerate && own && kvm.is_ok() {
             accelerators.insert(0, "kvm");
         }
@@ -108,8 +100,7 @@ impl Machine<'_> {
         for accelerator in accelerators {
             progress.begin("starting the machine", 1);
             progress.step(0, accelerator);
-            let boot =
-                |progress: &mut dyn Progress| self.boot(accelerator, &qemu, interrupt, progress);
+            let boot = |progress: &mut dyn Progress| self.boot(accelerator, &qemu, progress);
             match start(boot, progress) {
                 Ok(report) => return Ok(self.describe(report, qemu, accelerator)),
                 Err(Failed::Error(error)) => return Err(error),
@@ -130,11 +121,11 @@ impl Machine<'_> {
         LaunchReport {
             machine: Some(launch::Machine {
                 qemu,
-                arch: self.packages.arch.to_string(),
+                arch: self.prepared.packages.arch.to_string(),
                 accelerator: accelerator.into(),
                 emulated: accelerator != "kvm",
-                kernel: self.packages.release.clone(),
-                kernel_package: self.packages.version.clone(),
+                kernel: self.prepared.packages.release.clone(),
+                kernel_package: self.prepared.packages.version.clone(),
                 cpus: self.cpus,
             }),
             ..report
@@ -143,7 +134,10 @@ impl Machine<'_> {
 
     /// QEMU's name and version: "QEMU 10.0.2", from "QEMU emulator version 10.0.2 (Debian ...)".
     fn version(&self) -> Result<String> {
-        let mut command = self.sandbox.command(&self.packages.arch.qemu());
+        let mut command = self
+            .prepared
+            .sandbox
+            .command(&self.prepared.packages.arch.qemu());
         let text = printed("asking QEMU for its version", command.arg("--version"))?;
         let version = text
             .split("version ")
@@ -156,10 +150,9 @@ impl Machine<'_> {
         &self,
         accelerator: &str,
         qemu: &str,
-        interrupt: &Interrupt,
         progress: &mut dyn Progress,
     ) -> std::result::Result<LaunchReport, Failed> {
-        let socket = self.work.inside("console.sock");
+        let socket = self.prepared.work.inside("console.sock");
         let _ = fs::remove_file(&socket);
         let mut command = self.command(accelerator, qemu);
         sys::parent::end_with_parent(&mut command);
@@ -181,7 +174,7 @@ impl Machine<'_> {
             }
             if ended {
                 return match (guest.done, guest.up) {
-                    (true, _) => Ok(result::read(&self.work.inside("result.img"))?),
+                    (true, _) => Ok(result::read(&self.prepared.work.inside("result.img"))?),
                     (false, false) => Err(Failed::Crashed(guest.last_output(&child))),
                     (false, true) => Err(unprepared(format!(
                         "the machine stopped before its experiment: {}",
@@ -189,7 +182,7 @@ impl Machine<'_> {
                     ))),
                 };
             }
-            if interrupt.asked() && stop_by.is_none() {
+            if self.prepared.interrupt.asked() && stop_by.is_none() {
                 console.say("stop");
                 stop_by = Some(Instant::now() + STOP_TIMEOUT);
             }
@@ -213,19 +206,18 @@ impl Machine<'_> {
     }
 
     fn command(&self, accelerator: &str, qemu: &str) -> Command {
-        let arch = self.packages.arch;
-        let mut command = self.sandbox.command(&arch.qemu());
-        let accel = match accelerator {
-            "kvm" => "kvm",
-            _ => "tcg,thread=multi",
+        let arch = self.prepared.packages.arch;
+        let mut command = self.prepared.sandbox.command(&arch.qemu());
+        let (accel, cpu) = match accelerator {
+            "kvm" => ("kvm", "max"),
+            _ => ("tcg,thread=multi", arch.emulated_cpu),
         };
         let by = qemu.replace(' ', "_");
         let line = format!(
             "console={} fuse.enable_uring=1 quiet loglevel=3 panic=-1 \
              lab.accelerator={accelerator} lab.by={by}",
-            arch.console()
+            arch.console
         );
-        let [machine, cpu] = arch.machine(accelerator);
         let disk = |name: &str, read_only: &str| {
             format!("file=/build/{name},format=raw,if=virtio,read-only={read_only}")
         };
@@ -237,7 +229,15 @@ impl Machine<'_> {
                 "none",
                 "-no-reboot",
             ])
-            .args(["-machine", machine, "-accel", accel, "-cpu", cpu, "-smp"])
+            .args([
+                "-machine",
+                arch.machine,
+                "-accel",
+                accel,
+                "-cpu",
+                cpu,
+                "-smp",
+            ])
             .arg(self.cpus.to_string())
             .args(["-m", &self.boot.memory_mib.to_string()])
             .arg("-kernel")

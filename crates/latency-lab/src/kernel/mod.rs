@@ -44,35 +44,66 @@ use crate::launch::LaunchReport;
 use crate::{Interrupt, Progress, Result};
 use packages::Packages;
 use programs::Programs;
-use sandbox::Sandbox;
+use sandbox::{Sandbox, finish};
 use work::Work;
 
 /// Time limit of the machine.
 const LONGEST: Duration = Duration::from_secs(3600);
 
+/// What the stages after `packages` need.
+struct Prepared {
+    packages: Packages,
+    sandbox: Sandbox,
+    work: Work,
+    interrupt: Interrupt,
+}
+
+impl Prepared {
+    /// Fetches the packages and builds the modules, either for `kernel` or for the whole experiment
+    /// with the newest kernel.
+    fn new(
+        options: &KernelOptions,
+        kernel: Option<Packages>,
+        progress: &mut dyn Progress,
+    ) -> Result<Prepared> {
+        let arch = kernel.as_ref().map_or(options.arch, |kernel| kernel.arch);
+        let interrupt = Interrupt::watch()?;
+        let work = Work::open(options.work.as_deref(), arch)?;
+        let packages = Packages::fetch(options, kernel, &work, &interrupt, progress)?;
+        let prepared = Prepared {
+            packages,
+            sandbox: Sandbox::new(work.root()),
+            work,
+            interrupt,
+        };
+        module::build_all(&prepared, progress)?;
+        Ok(prepared)
+    }
+
+    /// Runs a shell script in the sandbox and waits for its end.
+    fn shell(&self, what: &str, script: &str) -> Result<()> {
+        let mut shell = self.sandbox.command("/bin/sh");
+        finish(what, shell.args(["-ec", script]), &self.interrupt)
+    }
+}
+
 /// Runs the experiment.
 pub fn run(options: &KernelOptions, progress: &mut dyn Progress) -> Result<LaunchReport> {
     options.check()?;
     let programs = Programs::find(options)?;
-    let interrupt = Interrupt::watch()?;
-    let work = Work::open(options.work.as_deref(), options.arch)?;
-    let packages = Packages::fetch(options, None, &work, &interrupt, progress)?;
-    let sandbox = Sandbox::new(work.root());
-    module::build_all(&packages, &sandbox, &work, &interrupt, progress)?;
+    let prepared = Prepared::new(options, None, progress)?;
     progress.begin("creating the machine", 2);
-    let image = image::take_or_make(options, &packages, &sandbox, &work, &interrupt)?;
+    let image = image::take_or_make(options, &prepared)?;
     progress.step(1, "files");
-    let job = job::Job::new(options, &packages, image)?;
-    let boot = initramfs::make(&job, &programs, &packages, &sandbox, &work, &interrupt)?;
+    let job = job::Job::new(options, &prepared.packages, image)?;
+    let boot = initramfs::make(&job, &programs, &prepared)?;
     progress.step(2, "");
     let machine = machine::Machine {
-        sandbox: &sandbox,
-        work: &work,
+        prepared: &prepared,
         boot: &boot,
-        packages: &packages,
         timeout: LONGEST.max(2 * options.time),
         cpus: options.cpus,
         accelerate: options.accelerate,
     };
-    machine.run(&interrupt, progress)
+    machine.run(progress)
 }

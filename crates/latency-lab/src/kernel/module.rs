@@ -2,11 +2,10 @@
 
 use std::fs;
 
+use super::Prepared;
 use super::packages::Packages;
-use super::sandbox::Sandbox;
 use super::variant::Variant;
-use super::work::Work;
-use crate::{Interrupt, LabError, Progress, Result};
+use crate::{LabError, Progress, Result};
 
 /// Extracts `fs/erofs` from the packed source.
 const TAKE_OUT: &str = "
@@ -17,23 +16,18 @@ const TAKE_OUT: &str = "
         tar -C erofs.part -x --strip-components=3 --wildcards 'linux-source-*/fs/erofs/*'
     mv erofs.part erofs";
 
-pub(super) fn build_all(
-    packages: &Packages,
-    sandbox: &Sandbox,
-    work: &Work,
-    interrupt: &Interrupt,
-    progress: &mut dyn Progress,
-) -> Result<()> {
+pub(super) fn build_all(prepared: &Prepared, progress: &mut dyn Progress) -> Result<()> {
+    let Prepared { packages, work, .. } = prepared;
     progress.begin("building modules", Variant::ALL.len() as u64 + 1);
     for (number, variant) in Variant::ALL.into_iter().enumerate() {
         let path = work.inside(&variant.file());
         let stage = format!("module-{variant}");
         if !(path.is_file() && work.is_done(&stage, &packages.version)) {
             progress.step(number as u64, "fs/erofs of the kernel's source");
-            take_out(packages, sandbox, work, interrupt)?;
+            take_out(prepared)?;
             progress.step(number as u64 + 1, &variant.to_string());
             let what = format!("building the variant {variant}");
-            sandbox.shell(&what, &script(variant, packages), interrupt)?;
+            prepared.shell(&what, &script(variant, packages))?;
             work.done(&stage, &packages.version)?;
         }
     }
@@ -41,17 +35,13 @@ pub(super) fn build_all(
     Ok(())
 }
 
-fn take_out(
-    packages: &Packages,
-    sandbox: &Sandbox,
-    work: &Work,
-    interrupt: &Interrupt,
-) -> Result<()> {
+fn take_out(prepared: &Prepared) -> Result<()> {
+    let Prepared { packages, work, .. } = prepared;
     let makefile = work.inside("erofs/Makefile");
     if makefile.is_file() && work.is_done("source", &packages.version) {
         return Ok(());
     }
-    sandbox.shell("unpacking fs/erofs", TAKE_OUT, interrupt)?;
+    prepared.shell("unpacking fs/erofs", TAKE_OUT)?;
     if !fs::read_to_string(&makefile)
         .is_ok_and(|text| text.contains("PCPU_KTHREAD") || text.contains("erofs-"))
     {
@@ -93,7 +83,7 @@ mod tests {
     #[test]
     fn options_go_to_make_and_to_the_compiler() {
         let packages = Packages {
-            arch: Arch::Arm64,
+            arch: Arch::ARM64,
             release: "6.12.95+deb12-cloud-arm64".into(),
             version: "6.12.95-1".into(),
         };

@@ -54,7 +54,7 @@ pub struct KernelOptions {
 impl Default for KernelOptions {
     fn default() -> Self {
         KernelOptions {
-            arch: Arch::of_this_machine().unwrap_or(Arch::Amd64),
+            arch: Arch::of_this_machine().unwrap_or(Arch::AMD64),
             erofast: PathBuf::new(),
             programs: None,
             image: None,

@@ -144,7 +144,7 @@ impl Packages {
     ) -> Result<Packages> {
         let host = Arch::of_this_machine()?;
         let arch = kernel.as_ref().map_or(options.arch, |kernel| kernel.arch);
-        let qemu = arch.qemu_package();
+        let qemu = arch.qemu_package;
         let (tools, guest) = match kernel {
             Some(_) => (TO_BUILD.to_owned(), ""),
             None => (format!("{TO_BUILD} {TO_MAKE} {qemu}"), TO_RUN),
@@ -262,11 +262,11 @@ mod tests {
     fn the_kernel_is_found_behind_the_package_that_stands_for_the_newest() {
         let text = "Package: linux-image-cloud-amd64\nDepends: \
                     linux-image-6.12.95+deb12-cloud-amd64 (= 6.12.95-1~bpo12+1)\n";
-        let kernel = parse_kernel(Arch::Amd64, text).unwrap();
+        let kernel = parse_kernel(Arch::AMD64, text).unwrap();
         assert_eq!(kernel.release, "6.12.95+deb12-cloud-amd64");
         assert_eq!(kernel.version, "6.12.95-1~bpo12+1");
         assert_eq!(kernel.source(), "linux-source-6.12");
-        assert!(parse_kernel(Arch::Amd64, "Package: x\n").is_none());
+        assert!(parse_kernel(Arch::AMD64, "Package: x\n").is_none());
     }
 
     /// apt's sources and settings, as the script writes them.

@@ -4,15 +4,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::Prepared;
 use super::arch::Arch;
-use super::module;
 use super::options::KernelOptions;
 use super::packages::Packages;
-use super::sandbox::Sandbox;
 use super::variant::Variant;
-use super::work::Work;
 use crate::error::Doing;
-use crate::{Interrupt, LabError, Progress, Result};
+use crate::{LabError, Progress, Result};
 
 /// Builds all variants of the module for the running kernel and puts them into `to`; returns their
 /// paths.
@@ -25,17 +23,13 @@ pub fn module_for_running_kernel(
         |name: &str| fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
     let arch = Arch::of_this_machine()?;
     let kernel = running(arch, read("osrelease").trim(), read("version").trim())?;
-    let interrupt = Interrupt::watch()?;
     fs::create_dir_all(to).doing("creating the directory", to)?;
-    let work = Work::open(options.work.as_deref(), arch)?;
-    let packages = Packages::fetch(options, Some(kernel), &work, &interrupt, progress)?;
-    let sandbox = Sandbox::new(work.root());
-    module::build_all(&packages, &sandbox, &work, &interrupt, progress)?;
+    let prepared = Prepared::new(options, Some(kernel), progress)?;
     let variants = Variant::ALL.into_iter();
     variants
         .map(|variant| {
             let path = to.join(variant.file());
-            fs::copy(work.inside(&variant.file()), &path).doing("writing", &path)?;
+            fs::copy(prepared.work.inside(&variant.file()), &path).doing("writing", &path)?;
             Ok(path)
         })
         .collect()
@@ -66,7 +60,7 @@ mod tests {
     #[test]
     fn a_kernel_of_debian_names_its_package() {
         let kernel = running(
-            Arch::Amd64,
+            Arch::AMD64,
             "6.12.95+deb12-cloud-amd64",
             "#1 SMP PREEMPT_DYNAMIC Debian 6.12.95-1~bpo12+1 (2026-07-05)",
         )
@@ -76,7 +70,7 @@ mod tests {
 
     #[test]
     fn another_kernel_is_one_line() {
-        let error = running(Arch::Amd64, "6.18.44", "#1 SMP PREEMPT_DYNAMIC @0")
+        let error = running(Arch::AMD64, "6.18.44", "#1 SMP PREEMPT_DYNAMIC @0")
             .err()
             .unwrap();
         assert!(

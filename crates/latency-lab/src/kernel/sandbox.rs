@@ -66,15 +66,6 @@ impl Sandbox {
             .env("TMPDIR", "/build");
         command
     }
-
-    /// Runs a shell script in the sandbox and waits for its end.
-    pub(super) fn shell(&self, what: &str, script: &str, interrupt: &Interrupt) -> Result<()> {
-        finish(
-            what,
-            self.command("/bin/sh").args(["-ec", script]),
-            interrupt,
-        )
-    }
 }
 
 /// Runs a command and waits for its end.

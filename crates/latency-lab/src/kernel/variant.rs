@@ -19,14 +19,12 @@ impl Variant {
 
     /// The configuration options that are enabled in addition to the distribution's.
     pub(super) fn config(self) -> &'static [&'static str] {
-        match self {
-            Variant::Workqueue => &[],
-            Variant::Kthread => &["CONFIG_EROFS_FS_PCPU_KTHREAD"],
-            Variant::KthreadHipri => &[
-                "CONFIG_EROFS_FS_PCPU_KTHREAD",
-                "CONFIG_EROFS_FS_PCPU_KTHREAD_HIPRI",
-            ],
-        }
+        const ALL: [&str; 2] = [
+            "CONFIG_EROFS_FS_PCPU_KTHREAD",
+            "CONFIG_EROFS_FS_PCPU_KTHREAD_HIPRI",
+        ];
+        // Each variant enables one option more than the one before.
+        &ALL[..self as usize]
     }
 
     /// Name of the file that holds the module.

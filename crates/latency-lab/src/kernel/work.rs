@@ -75,13 +75,13 @@ mod tests {
 
     #[test]
     fn a_work_directory_of_our_own_goes_and_one_of_the_users_stays() {
-        let own = Work::open(None, Arch::Amd64).unwrap();
+        let own = Work::open(None, Arch::AMD64).unwrap();
         fs::create_dir_all(own.inside("deep")).unwrap();
         let path = own.path.clone();
         drop(own);
         assert!(!path.exists());
         let kept = std::env::temp_dir().join(format!("erofast-kernel-work-{}", std::process::id()));
-        let work = Work::open(Some(&kept), Arch::Arm64).unwrap();
+        let work = Work::open(Some(&kept), Arch::ARM64).unwrap();
         assert!(!work.is_done("stage", "1"));
         work.done("stage", "1").unwrap();
         assert!(work.is_done("stage", "1") && !work.is_done("stage", "2"));

@@ -13,7 +13,7 @@ use crate::findings::{Findings, reasons};
 use crate::html::timelines;
 use crate::shell::quote;
 use crate::statistics::{SAME_PERCENT, Summary, Verdict};
-use crate::table::Table;
+use crate::table::{Column, Table};
 
 impl LaunchReport {
     pub(crate) fn findings(&self) -> Findings {
@@ -81,8 +81,7 @@ impl LaunchReport {
 
     fn details(&self) -> Vec<Table> {
         let lines = |title: &str, text: fn(&EngineReport) -> String| {
-            let rows = self.engines.iter();
-            let rows = rows.map(|engine| (engine.label(), text(engine)));
+            let rows = self.labelled().map(|(name, engine)| (name, text(engine)));
             Table::words(title, rows.collect()).coloured()
         };
         let waiting =
@@ -205,68 +204,56 @@ impl LaunchReport {
 
     /// A table of the parts of the scheduling latency and of figures that are not part of it.
     fn parts(&self) -> Table {
-        let title = "averages per launch; shares of all CPUs' time within the launches";
-        let heads = [
-            "wake-up",
-            "preempted",
-            "queue",
-            "reads ahead",
-            "wake-ups",
-            "load",
-            "idle",
-        ];
-        let mut table = Table::keyed(title, &heads);
-        for engine in &self.engines {
-            let time = |of: Option<Summary>| of.map_or("n/a".into(), |of| amount(of.average, "us"));
-            let share = |share: Option<f64>| share.map_or("-".into(), percent);
-            let cells = [
-                time(engine.wakeup_us),
-                time(engine.preempted_us),
-                time(engine.queue_us),
-                time(engine.ahead_us),
-                engine
-                    .wakeups()
-                    .map_or("n/a".into(), |count| format!("{count:.0}")),
-                share(engine.load_share),
-                share(engine.idle_share),
-            ];
-            table.add(&engine.label(), cells);
+        fn time(of: Option<Summary>) -> String {
+            of.map_or("n/a".into(), |of| amount(of.average, "us"))
         }
-        table
+        fn share(share: Option<f64>) -> String {
+            share.map_or("-".into(), percent)
+        }
+        let count = |it: &EngineReport| it.wakeups().map_or("n/a".into(), |it| format!("{it:.0}"));
+        let columns: [Column<EngineReport>; 7] = [
+            ("wake-up", |it| time(it.wakeup_us)),
+            ("preempted", |it| time(it.preempted_us)),
+            ("queue", |it| time(it.queue_us)),
+            ("reads ahead", |it| time(it.ahead_us)),
+            ("wake-ups", count),
+            ("load", |it| share(it.load_share)),
+            ("idle", |it| share(it.idle_share)),
+        ];
+        let title = "averages per launch; shares of all CPUs' time within the launches";
+        Table::of(title, self.labelled(), &columns).coloured()
     }
 
     /// A table of the program: how long its first thread was off the CPU, and what all its threads
     /// did.
     fn program(&self) -> Table {
-        let title = "the program, averages per launch: its first thread; all its threads";
-        let heads = [
-            "blocked",
-            "preempted",
-            "CPU time",
-            "interrupts",
-            "quota",
-            "uninterruptible",
-            "preemptions",
-            "migrations",
-        ];
-        let mut table = Table::keyed(title, &heads);
-        for engine in &self.engines {
-            let average = |of: fn(&Sample) -> f64| Summary::of(&engine.column(of));
-            let time = |of| average(of).map_or("n/a".into(), |it| amount(it.average, "us"));
-            let number = |of| average(of).map_or("n/a".into(), |it| format!("{:.1}", it.average));
-            let cells = [
-                time(|sample| sample.program_blocked_us),
-                time(|sample| sample.program_preempted_us),
-                time(|sample| sample.cpu_us),
-                time(|sample| sample.interrupted_us),
-                time(Sample::throttled_us),
-                time(|sample| sample.uninterruptible_us),
-                number(Sample::preemptions),
-                number(Sample::migrations),
-            ];
-            table.add(&engine.label(), cells);
+        type Engine = EngineReport;
+        fn average(engine: &Engine, of: fn(&Sample) -> f64, text: fn(f64) -> String) -> String {
+            let summary = Summary::of(&engine.column(of));
+            summary.map_or("n/a".into(), |it| text(it.average))
         }
-        table
+        fn time(engine: &Engine, of: fn(&Sample) -> f64) -> String {
+            average(engine, of, |us| amount(us, "us"))
+        }
+        fn number(engine: &Engine, of: fn(&Sample) -> f64) -> String {
+            average(engine, of, |number| format!("{number:.1}"))
+        }
+        let columns: [Column<Engine>; 8] = [
+            ("blocked", |it| time(it, |of| of.program_blocked_us)),
+            ("preempted", |it| time(it, |of| of.program_preempted_us)),
+            ("CPU time", |it| time(it, |of| of.cpu_us)),
+            ("interrupts", |it| time(it, |of| of.interrupted_us)),
+            ("quota", |it| time(it, Sample::throttled_us)),
+            ("uninterruptible", |it| time(it, |of| of.uninterruptible_us)),
+            ("preemptions", |it| number(it, Sample::preemptions)),
+            ("migrations", |it| number(it, Sample::migrations)),
+        ];
+        let title = "the program, averages per launch: its first thread; all its threads";
+        Table::of(title, self.labelled(), &columns).coloured()
+    }
+
+    fn labelled(&self) -> impl Iterator<Item = (String, &EngineReport)> {
+        self.engines.iter().map(|engine| (engine.label(), engine))
     }
 
     /// The figure of waits that all engines have: the scheduling latency or, if an engine
@@ -442,27 +429,21 @@ fn thrown_away(engine: &EngineReport) -> String {
 }
 
 fn samples(engine: &EngineReport) -> Table {
-    let heads = [
-        "launch",
-        "scheduling latency",
-        "after wake-up",
-        "after preemption",
-        "queue delay",
-        "wake-ups",
-    ];
-    let mut table = Table::new("", &heads);
-    for sample in &engine.samples {
-        let spoilt = sample.spoilt.as_ref().map_or("", |_| " (spoilt)");
-        let time = |us: f64| amount(us, "us");
-        let cells = [
-            time(sample.launch_us),
-            time(sample.sched_latency_us),
-            time(sample.wakeup_us),
-            time(sample.preempted_us),
-            sample.queue_us.map_or("n/a".into(), time),
-            sample.wakeups.to_string(),
-        ];
-        table.add(&format!("round {}{spoilt}", sample.iteration + 1), cells);
+    fn time(us: f64) -> String {
+        amount(us, "us")
     }
-    table
+    let columns: [Column<Sample>; 6] = [
+        ("launch", |it| time(it.launch_us)),
+        ("scheduling latency", |it| time(it.sched_latency_us)),
+        ("after wake-up", |it| time(it.wakeup_us)),
+        ("after preemption", |it| time(it.preempted_us)),
+        ("queue delay", |it| it.queue_us.map_or("n/a".into(), time)),
+        ("wake-ups", |it| it.wakeups.to_string()),
+    ];
+    let row = |sample: &Sample| {
+        let spoilt = sample.spoilt.as_ref().map_or("", |_| " (spoilt)");
+        format!("round {}{spoilt}", sample.iteration + 1)
+    };
+    let rows = engine.samples.iter().map(|sample| (row(sample), sample));
+    Table::of("", rows, &columns)
 }

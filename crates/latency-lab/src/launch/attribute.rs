@@ -106,11 +106,7 @@ impl Launch {
     /// Why the launch does not count, if the kernel may also have decompressed for other mounts and
     /// the trace does not show which work was for which mount.
     pub(super) fn mixed_up(&self) -> Option<String> {
-        let items = self
-            .report
-            .works
-            .iter()
-            .filter(|work| self.decompressed(work));
+        let items = self.all_decompressions();
         let origins: Vec<Origin> = items.map(|work| self.origins.of_item(Some(work))).collect();
         let unknown = origins.iter().filter(|origin| **origin == Origin::Unknown);
         let (unknown, all) = (unknown.count(), origins.len());
@@ -330,33 +326,26 @@ impl Launch {
         self.report.names.get(work.function).starts_with(DECOMPRESS)
     }
 
-    /// Whether a work item decompressed during the launch, for whichever mount.
-    fn decompressed(&self, work: &WorkRun) -> bool {
-        self.waiting == Waiting::Kernel
-            && self.window().contains(&work.start_ns)
-            && self.decompresses(work)
+    /// The kernel's work items that decompressed during the launch, for whichever mount.
+    fn all_decompressions(&self) -> impl Iterator<Item = &WorkRun> {
+        self.report.works.iter().filter(|work| {
+            self.waiting == Waiting::Kernel
+                && self.window().contains(&work.start_ns)
+                && self.decompresses(work)
+        })
     }
 
     /// The kernel's work items that decompressed for the mount during the launch.
     fn decompressions(&self) -> impl Iterator<Item = &WorkRun> {
-        let works = self
-            .report
-            .works
-            .iter()
-            .filter(|work| self.decompressed(work));
+        let works = self.all_decompressions();
         works.filter(|work| self.origins.of_item(Some(work)) != Origin::Other)
     }
 
     /// The number of work items that decompressed for other mounts.
     fn other_works(&self) -> u64 {
-        let works = self
-            .report
-            .works
-            .iter()
-            .filter(|work| self.decompressed(work));
-        works
-            .filter(|work| self.origins.of_item(Some(work)) == Origin::Other)
-            .count() as u64
+        let works = self.all_decompressions();
+        let others = works.filter(|work| self.origins.of_item(Some(work)) == Origin::Other);
+        others.count() as u64
     }
 
     /// Number of work items that decompressed, and their total delay from queueing to start.

@@ -52,19 +52,16 @@ impl Elsewhere {
             ..Filter::default()
         };
         let lost = interrupted::lost(&Interrupts::of(trace), timeline, report, &filter);
-        let sources = lost.sources.into_iter().map(|source| Loss {
-            name: source.source,
-            count: source.count,
-            total_us: source.total_us,
-            longest_us: source.longest_us,
-        });
+        let loss = |name, count, total_us, longest_us| Loss {
+            name,
+            count,
+            total_us,
+            longest_us,
+        };
+        let sources = lost.sources.into_iter();
+        let sources = sources.map(|it| loss(it.source, it.count, it.total_us, it.longest_us));
         let places = sleeps::places(trace, report, &filter).into_iter();
-        let places = places.map(|place| Loss {
-            name: place.function,
-            count: place.count,
-            total_us: place.total_us,
-            longest_us: place.longest_us,
-        });
+        let places = places.map(|it| loss(it.function, it.count, it.total_us, it.longest_us));
         Elsewhere {
             interrupts: sources.collect(),
             sleeps: places.collect(),

@@ -26,7 +26,7 @@ use crate::figure::{count, label, numbers};
 use crate::load::{Load, Spent};
 use crate::process::{Child, End, Orphans, allowed_cpus, kernel_threads, process_threads};
 use crate::schedule::{Executor, Outcome, Thrown};
-use crate::{Interrupt, LabError, Result};
+use crate::{Interrupt, Result};
 
 /// Unrelated programs that use less CPU time than this do not spoil a launch: for example a timer,
 /// or a daemon's periodic check.
@@ -117,8 +117,8 @@ impl<'a> Launcher<'a> {
             requests: sides.iter().any(is_daemon),
             interrupts: true,
         };
-        let mut recorder = Recorder::start(&record).map_err(recorder_fault)?;
-        recorder.pause().map_err(recorder_fault)?;
+        let mut recorder = Recorder::start(&record)?;
+        recorder.pause()?;
         Ok(Launcher {
             options,
             site,
@@ -303,16 +303,16 @@ impl<'a> Launcher<'a> {
         point: Option<&Path>,
     ) -> Result<(Run, Trace, Option<Spent>, Option<u64>)> {
         let before = self.quota.as_ref().and_then(Quota::throttled_us);
-        self.recorder.resume().map_err(recorder_fault)?;
+        self.recorder.resume()?;
         // The window covers only the launch, not the recorder's work before and after it.
         let window = self.load.as_ref().and_then(Load::window);
         let run = self.run_program(side, point);
         let spent = self.load.as_ref().and_then(|load| load.since(window));
-        self.recorder.pause().map_err(recorder_fault)?;
+        self.recorder.pause()?;
         let throttled = self.quota.as_ref().and_then(Quota::throttled_us);
         let throttled = throttled.zip(before);
         let throttled = throttled.and_then(|(after, before)| after.checked_sub(before));
-        let trace = self.recorder.take().map_err(recorder_fault)?;
+        let trace = self.recorder.take()?;
         if let Some(load) = &mut self.load {
             load.check()?;
         }
@@ -348,17 +348,12 @@ impl<'a> Launcher<'a> {
         let program = self.program_name(side);
         let interrupted = end == End::Interrupted || self.interrupt.asked();
         if well && !names.is_empty() && !interrupted {
-            return Err(LabError::Program {
-                engine: self.engine_name(side),
-                program,
-                how: format!(
-                    "it exited but left {} running past the time limit: a launch lasts until its \
-                     last process has exited",
-                    names.join(", ")
-                ),
-                last_line: child.last_line(),
-                errors: child.errors(),
-            });
+            let how = format!(
+                "it exited but left {} running past the time limit: a launch lasts until its last \
+                 process has exited",
+                names.join(", ")
+            );
+            return Err(child.failed(self.engine_name(side), program, how));
         }
         if !well {
             let judged = child.judge(end, self.engine_name(side), program);
@@ -490,10 +485,6 @@ fn missing_switches(time: &CpuTime) -> Option<String> {
             count(all as usize, "switch")
         )
     })
-}
-
-fn recorder_fault(error: sched_trace::Error) -> LabError {
-    LabError::Recorder(error.to_string())
 }
 
 #[cfg(test)]

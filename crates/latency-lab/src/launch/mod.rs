@@ -49,12 +49,11 @@ use std::path::Path;
 
 use crate::engine::{Site, mount_point, present};
 use crate::environment::Environment;
-use crate::load;
 use crate::process::load_found;
 use crate::schedule::{Plan, gather, repeats};
 use crate::scratch::Scratch;
 use crate::statistics::too_few;
-use crate::{Interrupt, Progress, Result};
+use crate::{Interrupt, Progress, Result, load};
 use executor::Launcher;
 
 /// Runs the experiment.

@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use crate::engine::{Engine, Site};
 use crate::error::{Doing, need_root};
 use crate::load::LoadChoice;
 use crate::process::{FOREIGN_LIMIT, foreign_pids, in_path};
+use crate::shell::{contains, replaced};
 use crate::{LabError, Result};
 
 /// One launch experiment, which launches a program from the mounts of engines, or commands without
@@ -135,12 +136,13 @@ impl LaunchOptions {
         if self.iterations == 0 {
             return wrong("at least one iteration is needed");
         }
-        need_root(&match self.experiment() {
-            Experiment::Launch => {
-                format!("{lab}: needs root, to record the scheduler and to mount")
-            }
-            Experiment::Run => format!("{lab}: needs root, to record the scheduler"),
-        })?;
+        let mount = match self.experiment() {
+            Experiment::Launch => " and to mount",
+            Experiment::Run => "",
+        };
+        need_root(&format!(
+            "{lab}: needs root, to record the scheduler{mount}"
+        ))?;
         if let Some(reason) = foreign_pids() {
             return Err(LabError::Privilege(format!("{lab}: {reason}")));
         }
@@ -210,7 +212,7 @@ impl LaunchOptions {
             return Ok(point.map(|_| "/".into()));
         };
         let directory = match point {
-            Some(point) => PathBuf::from(fill(directory.as_os_str(), point.as_os_str())),
+            Some(point) => replaced(directory.as_os_str(), "{}", point.as_os_str()).into(),
             None => directory.clone(),
         };
         is_directory(&directory)?;
@@ -268,8 +270,7 @@ fn is_no_program(word: &str) -> bool {
 
 /// Whether a word contains `{}`, which stands for the mount point.
 pub(crate) fn names_mount(word: impl AsRef<OsStr>) -> bool {
-    let mut pairs = word.as_ref().as_bytes().windows(2);
-    pairs.any(|pair| pair == b"{}")
+    contains(word.as_ref(), "{}")
 }
 
 fn is_directory(path: &Path) -> Result<()> {
@@ -282,12 +283,11 @@ fn is_directory(path: &Path) -> Result<()> {
 
 /// The command line, with `{}` replaced by the mount point or, with `root`, by the root directory.
 pub(crate) fn command_at(command: &[OsString], root: bool, point: &Path) -> Vec<OsString> {
-    let stands_for = if root {
-        OsStr::new("")
-    } else {
-        point.as_os_str()
+    let fill = |word: &OsString| match root {
+        true => replaced(&replaced(word, "{}/", "/".as_ref()), "{}", "/".as_ref()),
+        false => replaced(word, "{}", point.as_os_str()),
     };
-    let command = command.iter().map(|word| fill(word, stands_for));
+    let command = command.iter().map(fill);
     if !root {
         return command.collect();
     }
@@ -295,21 +295,6 @@ pub(crate) fn command_at(command: &[OsString], root: bool, point: &Path) -> Vec<
     // other process.
     let chroot = [OsString::from("chroot"), point.as_os_str().to_owned()];
     chroot.into_iter().chain(command).collect()
-}
-
-fn fill(word: &OsStr, point: &OsStr) -> OsString {
-    let mut filled = Vec::new();
-    let mut rest = word.as_bytes();
-    while let Some(place) = rest.windows(2).position(|pair| pair == b"{}") {
-        filled.extend_from_slice(&rest[..place]);
-        filled.extend_from_slice(point.as_bytes());
-        rest = &rest[place + 2..];
-        if point.is_empty() && !rest.starts_with(b"/") {
-            filled.push(b'/');
-        }
-    }
-    filled.extend_from_slice(rest);
-    OsString::from_vec(filled)
 }
 
 #[cfg(test)]

@@ -304,7 +304,7 @@ mod tests {
     fn a_mount_that_comes_and_goes_within_a_launch_is_noticed() {
         use Origin::{Measured, Other, Unknown};
         let mut trace = Trace::new("mono");
-        let function = trace.intern("z_erofs_decompressqueue_work");
+        let function = trace.names.intern("z_erofs_decompressqueue_work");
         let queued = |time_ns, cpu, pid| Event {
             time_ns,
             cpu,

@@ -71,13 +71,20 @@ pub struct QueueWaits {
     pub longest_us: f64,
 }
 
-impl QueueWaits {
-    /// Adds the work items of another launch.
-    pub(super) fn add(&mut self, other: &QueueWaits) {
-        self.items += other.items;
-        self.delay_us += other.delay_us;
-        self.longest_us = self.longest_us.max(other.longest_us);
+/// Adds up the waits by work queue and function, longest delay first.
+pub(super) fn summed(all: impl Iterator<Item = QueueWaits>) -> Vec<QueueWaits> {
+    let mut sums: BTreeMap<(String, String), QueueWaits> = BTreeMap::new();
+    for waits in all {
+        let key = (waits.workqueue.clone(), waits.function.clone());
+        let sum = sums.entry(key).or_default();
+        (sum.workqueue, sum.function) = (waits.workqueue, waits.function);
+        sum.items += waits.items;
+        sum.delay_us += waits.delay_us;
+        sum.longest_us = sum.longest_us.max(waits.longest_us);
     }
+    let mut all: Vec<QueueWaits> = sums.into_values().collect();
+    all.sort_by(|a, b| b.delay_us.total_cmp(&a.delay_us));
+    all
 }
 
 /// The work items that the kernel's workers executed for the program.
@@ -127,29 +134,18 @@ impl Items<'_> {
 
     /// The waits by work queue and function, longest delay first.
     pub(super) fn by_workqueue(&self, names: &Names) -> Vec<QueueWaits> {
-        let mut queues: BTreeMap<(&str, &str), QueueWaits> = BTreeMap::new();
-        for work in &self.0 {
-            let queue = work.workqueue.map_or("", |name| names.get(name));
-            let function = names.get(work.function);
+        let waits = self.0.iter().map(|work| {
             let delay_us = us(delay(work));
-            queues
-                .entry((queue, function))
-                .or_default()
-                .add(&QueueWaits {
-                    items: 1,
-                    delay_us,
-                    longest_us: delay_us,
-                    ..QueueWaits::default()
-                });
-        }
-        let named = |((workqueue, function), waits): ((&str, &str), QueueWaits)| QueueWaits {
-            workqueue: workqueue.into(),
-            function: function.into(),
-            ..waits
-        };
-        let mut all: Vec<QueueWaits> = queues.into_iter().map(named).collect();
-        all.sort_by(|a, b| b.delay_us.total_cmp(&a.delay_us));
-        all
+            let queue = work.workqueue.map_or("", |name| names.get(name));
+            QueueWaits {
+                workqueue: queue.into(),
+                function: names.get(work.function).into(),
+                items: 1,
+                delay_us,
+                longest_us: delay_us,
+            }
+        });
+        summed(waits)
     }
 }
 

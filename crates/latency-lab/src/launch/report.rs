@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::elsewhere::{self, Loss};
 use super::measures::{Experiment, Measure, TIME};
 use super::picture::{Blocked, Picture, common_name, summed};
-use super::program::QueueWaits;
+use super::program::{self, QueueWaits};
 use super::sample::{Sample, ThreadWaits};
 use crate::environment::Environment;
 use crate::figure::{Figure, Row, count, label, stored};
@@ -513,24 +513,14 @@ impl EngineReport {
     /// The work items by work queue, longest delay first, each with the average number and the
     /// average delays per launch.
     pub(crate) fn by_workqueue(&self) -> Vec<(f64, QueueWaits)> {
-        let mut queues: BTreeMap<(&str, &str), QueueWaits> = BTreeMap::new();
-        for queue in self.traced().into_iter().flat_map(|it| &it.by_workqueue) {
-            let key = (queue.workqueue.as_str(), queue.function.as_str());
-            let sum = queues.entry(key).or_insert_with(|| QueueWaits {
-                workqueue: queue.workqueue.clone(),
-                function: queue.function.clone(),
-                ..QueueWaits::default()
-            });
-            sum.add(queue);
-        }
+        let all = self.traced().into_iter().flat_map(|it| &it.by_workqueue);
         let average = |queue: QueueWaits| {
             let delay_us = self.per_launch(queue.delay_us);
             let items = self.per_launch(queue.items as f64);
             (items, QueueWaits { delay_us, ..queue })
         };
-        let mut all: Vec<_> = queues.into_values().map(average).collect();
-        all.sort_by(|a, b| b.1.delay_us.total_cmp(&a.1.delay_us));
-        all
+        let sums = program::summed(all.cloned()).into_iter();
+        sums.map(average).collect()
     }
 
     /// The threads behind which waits were spent, longest first, with averages per launch.

@@ -2,16 +2,15 @@
 //! engines, or several commands, each repeated for every value of the parameters.
 
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
 use crate::engine::Engine;
-use crate::figure;
-use crate::shell::quote;
-use crate::{LabError, Result};
+use crate::shell::{contains, quote, replaced};
+use crate::{LabError, Result, figure};
 
 /// One side of the comparison.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -205,24 +204,9 @@ fn is_line(word: &OsStr) -> bool {
     word.as_bytes().iter().any(u8::is_ascii_whitespace) && !Path::new(word).is_file()
 }
 
-fn contains(word: &OsStr, text: &str) -> bool {
-    let mut parts = word.as_bytes().windows(text.len());
-    parts.any(|part| part == text.as_bytes())
-}
-
 /// The word with every placeholder replaced by the value.
 fn filled(word: OsString, (place, value): &(String, String)) -> OsString {
-    let (mut filled, mut rest) = (Vec::new(), word.as_bytes());
-    while let Some(at) = rest
-        .windows(place.len())
-        .position(|part| part == place.as_bytes())
-    {
-        filled.extend_from_slice(&rest[..at]);
-        filled.extend_from_slice(value.as_bytes());
-        rest = &rest[at + place.len()..];
-    }
-    filled.extend_from_slice(rest);
-    OsString::from_vec(filled)
+    replaced(&word, place, value.as_ref())
 }
 
 #[cfg(test)]

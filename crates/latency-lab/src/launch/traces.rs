@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use sched_trace::{Trace, perfetto};
 
 use super::sample::Sample;
+use crate::Result;
 use crate::error::Doing;
-use crate::{LabError, Result};
 
 /// Maximum length of an engine's name or a command in a file name.
 const NAME: usize = 60;
@@ -40,7 +40,7 @@ impl Traces {
             .directory
             .join(format!("{engine}-{number}.perfetto-trace"));
         self.files.push(file.clone());
-        perfetto::save(trace, &file).map_err(|error| LabError::Recorder(error.to_string()))?;
+        perfetto::save(trace, &file)?;
         Ok(file.to_string_lossy().into_owned())
     }
 

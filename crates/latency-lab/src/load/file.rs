@@ -1,6 +1,6 @@
 //! The file that the load's random reader reads. It is actually written, and on a real disk.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -96,11 +96,7 @@ fn refuse_full(parent: &Path) -> Result<()> {
 fn write(path: &Path, interrupt: &Interrupt, progress: &mut dyn Progress) -> io::Result<()> {
     let blocks = BYTES / PIECE as u64;
     progress.begin("writing the file of the load", blocks);
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .open(path)?;
+    let mut file = File::create(path)?;
     let mut random = Rng::with_seed(1);
     let mut block = vec![0u8; PIECE];
     for done in 0..blocks {

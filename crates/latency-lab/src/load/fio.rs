@@ -1,5 +1,6 @@
 //! The load that fio makes: jobs that burn CPU time by sorting, and one direct random reader.
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -86,33 +87,18 @@ fn command(file: &Path, burners: usize) -> Command {
     let mut command = tool("fio");
     // When fio ends, its jobs end too.
     end_with_parent(&mut command);
-    command.args([
-        "--output=/dev/null",
-        "--eta=never",
-        "--time_based",
-        "--runtime=86400",
-    ]);
-    command.args([
-        "--name=burn",
-        "--ioengine=cpuio",
-        "--cpuload=90",
-        "--cpumode=qsort",
-    ]);
+    let jobs = "--output=/dev/null --eta=never --time_based --runtime=86400 --readonly \
+                --name=burn --ioengine=cpuio --cpuload=90 --cpumode=qsort";
+    let reader = "--name=read --ioengine=psync --rw=randread --bs=4k --direct=1 --numjobs=1";
+    command.args(jobs.split(' '));
     command.arg(format!("--numjobs={burners}"));
-    command.args([
-        "--name=read",
-        "--ioengine=psync",
-        "--rw=randread",
-        "--bs=4k",
-        "--direct=1",
-    ]);
-    command.args([
-        "--numjobs=1".into(),
-        format!("--size={}", file::BYTES),
-        format!("--filename={}", file.display()),
-    ]);
-    // If fio is killed, it leaves state files in its working directory.
-    command.arg("--readonly");
+    command.args(reader.split(' '));
+    command.arg(format!("--size={}", file::BYTES));
+    // fio splits names at colons, so it gets the name of the file below its working directory. It
+    // also leaves state files there if it is killed.
+    let mut name = OsString::from("--filename=");
+    name.push(file.file_name().unwrap_or_default());
+    command.arg(name);
     command.current_dir(file.parent().unwrap_or(Path::new("/")));
     command
 }
@@ -135,6 +121,13 @@ mod tests {
         let fio = Child::spawn(&mut command(&path, 2)).unwrap();
         println!("\nload {}", fio.id());
         std::thread::sleep(Duration::from_secs(600));
+    }
+
+    #[test]
+    fn a_colon_in_the_path_of_the_file_does_not_split_it() {
+        let command = command(Path::new("/mnt/a:b/file"), 2);
+        assert!(command.get_args().any(|word| word == "--filename=file"));
+        assert_eq!(command.get_current_dir(), Some(Path::new("/mnt/a:b")));
     }
 
     #[test]

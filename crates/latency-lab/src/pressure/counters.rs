@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::Result;
@@ -36,27 +37,22 @@ impl Counters {
     }
 
     fn parse(value: &Value) -> Option<Counters> {
-        let pool = value.get("pool")?;
-        let times = pool.get("times")?;
-        let number = |from: &Value, name: &str| from.get(name).and_then(Value::as_u64);
-        let in_use = times.get("in_use_pages")?.as_array()?.iter();
+        let number = |path: &str| value.pointer(path).and_then(Value::as_u64);
+        let unknown = value.pointer("/pool/times/reclaims_unknown");
+        let in_use = value.pointer("/pool/times/in_use_pages")?;
+        let in_use = Vec::<(u64, u64)>::deserialize(in_use).ok()?;
         Some(Counters {
-            allocations: number(times, "allocations")?,
-            cpu_ns: number(times, "cpu_ns")?,
-            wall_ns: number(times, "wall_ns")?,
-            empty_cpu_ns: number(times, "empty_cpu_ns")?,
-            empty_wall_ns: number(times, "empty_wall_ns")?,
-            reclaims: number(times, "reclaims"),
-            reclaims_unknown: times
-                .get("reclaims_unknown")
-                .and_then(Value::as_str)
-                .map(str::to_owned),
-            hit_pages: number(pool, "hit_pages")?,
-            missed_pages: number(pool, "missed_pages")?,
-            decoded_bytes: number(value.get("engine")?, "decoded_bytes")?,
-            in_use: in_use
-                .map(|pair| Some((pair.get(0)?.as_u64()?, pair.get(1)?.as_u64()?)))
-                .collect::<Option<_>>()?,
+            allocations: number("/pool/times/allocations")?,
+            cpu_ns: number("/pool/times/cpu_ns")?,
+            wall_ns: number("/pool/times/wall_ns")?,
+            empty_cpu_ns: number("/pool/times/empty_cpu_ns")?,
+            empty_wall_ns: number("/pool/times/empty_wall_ns")?,
+            reclaims: number("/pool/times/reclaims"),
+            reclaims_unknown: unknown.and_then(Value::as_str).map(str::to_owned),
+            hit_pages: number("/pool/hit_pages")?,
+            missed_pages: number("/pool/missed_pages")?,
+            decoded_bytes: number("/engine/decoded_bytes")?,
+            in_use: in_use.into_iter().collect(),
         })
     }
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 use crate::engine::Engine;
 use crate::{LabError, Result};
 
-/// One pressure experiment.
-#[derive(Debug, Clone)]
+/// One pressure experiment. The default has no pools; `erofast lab pressure` sets every field.
+#[derive(Debug, Clone, Default)]
 pub struct PressureOptions {
     /// The image to launch from.
     pub image: PathBuf,
@@ -31,23 +31,6 @@ pub struct PressureOptions {
     pub timeout: Duration,
     /// Seed of the order, and of the selection of files.
     pub seed: u64,
-}
-
-impl Default for PressureOptions {
-    fn default() -> Self {
-        PressureOptions {
-            image: PathBuf::new(),
-            erofast: PathBuf::new(),
-            mount_options: "workers=percpu,hipri=auto,cache=0".into(),
-            pools: vec![0, 16, 64, 256],
-            programs: 16,
-            limit: 96 << 20,
-            iterations: 5,
-            command: Vec::new(),
-            timeout: Duration::from_secs(120),
-            seed: 1,
-        }
-    }
 }
 
 impl PressureOptions {

@@ -13,7 +13,7 @@ use crate::findings::{Findings, reasons};
 use crate::process::FOREIGN_LIMIT;
 use crate::shell::lossy;
 use crate::statistics::{Summary, correct, fewest_samples};
-use crate::table::Table;
+use crate::table::{Column, Table};
 
 /// The pool size that the report judges, and the share of allocations that it must cover.
 const QUESTION_PAGES: u64 = 64;
@@ -381,27 +381,27 @@ impl PressureReport {
     }
 
     fn counts(&self) -> Table {
-        let heads = [
-            "requests", "CPU us", "clock us", "share", "reclaims", "p95", "most", "RSS MiB",
+        let columns: [Column<PoolReport>; 8] = [
+            ("requests", |it| format!("{:.0}", it.requests)),
+            ("CPU us", |it| format!("{:.1}", it.alloc_cpu_us)),
+            ("clock us", |it| format!("{:.1}", it.alloc_wall_us)),
+            ("share", |it| {
+                let share = it.alloc_cpu_share.map(|share| share * 100.0);
+                share.map_or("-".into(), |share| format!("{share:.2} %"))
+            }),
+            ("reclaims", |it| {
+                let count = it.reclaims;
+                count.map_or("?".into(), |count| format!("{count:.1}"))
+            }),
+            ("p95", |it| it.pages_in_use_p95.to_string()),
+            ("most", |it| it.pages_in_use_max.to_string()),
+            ("RSS MiB", |it| {
+                let peak = it.memory.map_or(0, |memory| memory.peak_rss_bytes);
+                format!("{:.1}", peak as f64 / f64::from(1 << 20))
+            }),
         ];
-        let mut table = Table::keyed("averages per launch, by source of the buffers", &heads);
-        for (name, pool) in self.ways() {
-            let peak = pool.memory.map_or(0, |memory| memory.peak_rss_bytes);
-            let cells = [
-                format!("{:.0}", pool.requests),
-                format!("{:.1}", pool.alloc_cpu_us),
-                format!("{:.1}", pool.alloc_wall_us),
-                pool.alloc_cpu_share
-                    .map_or("-".into(), |share| format!("{:.2} %", share * 100.0)),
-                pool.reclaims
-                    .map_or("?".into(), |count| format!("{count:.1}")),
-                pool.pages_in_use_p95.to_string(),
-                pool.pages_in_use_max.to_string(),
-                format!("{:.1}", peak as f64 / f64::from(1 << 20)),
-            ];
-            table.add(&name, cells);
-        }
-        table
+        let title = "averages per launch, by source of the buffers";
+        Table::of(title, self.ways().into_iter(), &columns).coloured()
     }
 }
 

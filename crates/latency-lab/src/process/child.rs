@@ -101,20 +101,14 @@ impl Child {
     /// Sleeps until the child ends or `time` has passed; an interrupted sleep is not an error.
     fn nap(&self, time: Duration) {
         let mut watched = [PollFd::new(&self.pidfd, PollFlags::IN)];
-        let timeout = Timespec {
-            tv_sec: time.as_secs() as i64,
-            tv_nsec: i64::from(time.subsec_nanos()),
-        };
-        let _ = poll(&mut watched, Some(&timeout));
+        let _ = poll(&mut watched, Timespec::try_from(time).ok().as_ref());
     }
 
     /// The status if the child has ended.
     pub(crate) fn ended(&mut self) -> Result<Option<ExitStatus>> {
         if self.status.is_none() {
-            self.status = self.child.try_wait().map_err(|source| LabError::Io {
-                what: format!("waiting for process {}", self.id()),
-                source,
-            })?;
+            let waited = self.child.try_wait();
+            self.status = waited.named(|| format!("waiting for process {}", self.id()))?;
         }
         Ok(self.status)
     }
@@ -129,13 +123,18 @@ impl Child {
         match end {
             End::Exited(status) if status.success() => Ok(()),
             End::Interrupted => Ok(()),
-            end => Err(LabError::Program {
-                engine: engine.to_string(),
-                program,
-                how: end.describe(),
-                last_line: self.last_line(),
-                errors: self.errors(),
-            }),
+            end => Err(self.failed(engine, program, end.describe())),
+        }
+    }
+
+    /// The error that the child failed in this way.
+    pub(crate) fn failed(&self, engine: impl ToString, program: String, how: String) -> LabError {
+        LabError::Program {
+            engine: engine.to_string(),
+            program,
+            how,
+            last_line: self.last_line(),
+            errors: self.errors(),
         }
     }
 
@@ -243,11 +242,8 @@ pub(crate) fn output(command: &mut Command) -> io::Result<String> {
 
 /// The last non-empty line.
 fn last_line(text: &str) -> &str {
-    let lines = text.lines().rev().map(str::trim);
-    lines
-        .into_iter()
-        .find(|line| !line.is_empty())
-        .unwrap_or("")
+    let mut lines = text.lines().rev().map(str::trim);
+    lines.find(|line| !line.is_empty()).unwrap_or("")
 }
 
 /// A command to run a program that [`in_path`] finds.

@@ -101,13 +101,9 @@ pub(crate) fn cgroup(groups: &str, wanted: impl Fn(&str) -> bool) -> Option<&str
 }
 
 fn numbers(directory: &str) -> Vec<u32> {
-    let Ok(entries) = fs::read_dir(directory) else {
-        return Vec::new();
-    };
-    entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .collect()
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    numbers.collect()
 }
 
 pub(crate) fn process_threads(pid: u32) -> Vec<u32> {
@@ -142,25 +138,20 @@ pub(crate) fn children(parent: u32) -> BTreeSet<u32> {
 
 /// The children of `root`, their children, and so on.
 pub(crate) fn descendants(root: u32) -> Vec<u32> {
-    let parents: Vec<(u32, u64)> = numbers("/proc")
-        .into_iter()
-        .filter_map(|pid| Some((pid, field(&format!("/proc/{pid}/stat"), 4)?)))
-        .collect();
-    let mut family = BTreeSet::from([u64::from(root)]);
-    loop {
-        let before = family.len();
-        let found: Vec<u64> = parents
-            .iter()
-            .filter(|(_, parent)| family.contains(parent))
-            .map(|&(pid, _)| u64::from(pid))
-            .collect();
-        family.extend(found);
-        if family.len() == before {
-            break;
+    let mut children: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
+    for pid in numbers("/proc") {
+        if let Some(parent) = field(&format!("/proc/{pid}/stat"), 4) {
+            children.entry(parent).or_default().push(pid);
         }
     }
-    family.remove(&u64::from(root));
-    family.into_iter().map(|pid| pid as u32).collect()
+    let mut left = vec![root];
+    let mut found = BTreeSet::new();
+    while let Some(parent) = left.pop() {
+        let its = children.remove(&parent.into()).unwrap_or_default();
+        found.extend(&its);
+        left.extend(its);
+    }
+    found.into_iter().collect()
 }
 
 /// All threads that belong to the kernel.
@@ -214,9 +205,9 @@ impl Machine {
         self.0[STEAL]
     }
 
-    /// The time since `before`. None if a counter went backwards, since no part of the sum is known
-    /// then. Idle time does that when a CPU goes offline, and stolen time when a virtual machine
-    /// migrates. A decrease of a few ticks is only the rounding of proc_stat(5).
+    /// The time since `before`. None if a counter went backwards, because no part of the sum is
+    /// known then: idle time goes backwards when a CPU goes offline, and stolen time when a virtual
+    /// machine migrates. A decrease of a few ticks is only the rounding of proc_stat(5).
     pub(crate) fn since(&self, before: &Machine) -> Option<Machine> {
         const ROUNDING: u64 = 10;
         let mut states = [0; 8];

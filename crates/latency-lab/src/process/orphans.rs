@@ -48,12 +48,9 @@ impl Orphans {
             if left.is_zero() || interrupt.asked() {
                 break;
             }
-            let time = Timespec {
-                tv_sec: 0,
-                tv_nsec: i64::from(left.min(SLICE).subsec_nanos()),
-            };
+            let time = Timespec::try_from(left.min(SLICE)).ok();
             if let Ok(pidfd) = pidfd_open(one, PidfdFlags::empty()) {
-                let _ = poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&time));
+                let _ = poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], time.as_ref());
             }
         }
         found

@@ -20,7 +20,7 @@ pub(super) struct Bench<'a> {
     options: &'a ReadOptions,
     site: &'a Site,
     engines: Vec<Engine>,
-    cells: Vec<Cell>,
+    pub(super) cells: Vec<Cell>,
     point: PathBuf,
     content: Content,
     interrupt: &'a Interrupt,
@@ -55,10 +55,6 @@ impl<'a> Bench<'a> {
             content,
             interrupt,
         })
-    }
-
-    pub(super) fn cells(&self) -> &[Cell] {
-        &self.cells
     }
 
     /// Selects what to read, and checks that every engine delivers the same bytes as the first.

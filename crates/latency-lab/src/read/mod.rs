@@ -59,7 +59,7 @@ pub fn run(options: &ReadOptions, progress: &mut dyn Progress) -> Result<ReadRep
     let mut bench = Bench::new(options, &site, engines, points.path(), &interrupt)?;
     bench.compare_bytes(progress)?;
     let plan = Plan {
-        engines: bench.cells().len(),
+        engines: bench.cells.len(),
         iterations,
         warm_ups: 1,
         repeats: repeats(iterations),
@@ -69,7 +69,7 @@ pub fn run(options: &ReadOptions, progress: &mut dyn Progress) -> Result<ReadRep
     Ok(report::build(
         &plan,
         environment,
-        bench.cells(),
+        &bench.cells,
         gathered,
         left_out,
     ))

@@ -74,23 +74,17 @@ impl Series {
 
     /// The average wait in each block in which a wait ended.
     pub(super) fn averages(&self) -> Vec<f64> {
-        joined(
-            self.waits
-                .iter()
-                .filter_map(|sum| sum.average_us())
-                .collect(),
-        )
+        averages(&self.waits)
     }
 
     /// The average queue delay in each block in which an item started.
     pub(super) fn delays(&self) -> Vec<f64> {
-        joined(
-            self.delays
-                .iter()
-                .filter_map(|sum| sum.average_us())
-                .collect(),
-        )
+        averages(&self.delays)
     }
+}
+
+fn averages(sums: &[Sum]) -> Vec<f64> {
+    joined(sums.iter().filter_map(|sum| sum.average_us()).collect())
 }
 
 /// Replaces each pair of neighbours by its average, again and again, until the remaining values
@@ -162,13 +156,8 @@ impl Blocks {
     /// Microseconds waited per second of the recording, block by block.
     pub(super) fn waited(&self, series: &Series) -> Vec<f64> {
         let seconds = self.length_ns as f64 / 1e9;
-        joined(
-            series
-                .waited_ns
-                .iter()
-                .map(|&ns| us(ns) / seconds)
-                .collect(),
-        )
+        let waited = series.waited_ns.iter();
+        joined(waited.map(|&ns| us(ns) / seconds).collect())
     }
 
     /// The values of a row whose threads never waited.

@@ -16,15 +16,14 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::Result;
 use crate::error::Doing;
 use crate::findings::Findings;
 use crate::hotplug::HotplugReport;
-use crate::html;
 use crate::launch::LaunchReport;
 use crate::pressure::PressureReport;
 use crate::read::ReadReport;
 use crate::suite::SuiteReport;
+use crate::{Result, html};
 
 /// The report of an experiment.
 #[derive(Debug, Clone, Serialize)]

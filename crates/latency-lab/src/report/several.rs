@@ -12,11 +12,10 @@ use serde_json::Value;
 use super::Report;
 use crate::figure::{Figure, Row, compared, comparisons, medians, shown};
 use crate::findings::Findings;
-use crate::html;
 use crate::shell::quote;
 use crate::statistics::{Verdict, correct};
 use crate::table::Table;
-use crate::{LabError, Result};
+use crate::{LabError, Result, html};
 
 /// One or more reports of the same experiment, with the names of their files.
 #[derive(Debug, Clone)]
@@ -120,28 +119,26 @@ impl Reports {
         let again = (1..texts.len()).filter(same);
         let again = again
             .map(|place| format!("{} is the same run as an earlier report", self.all[place].0));
-        let differences = self.differences(&SETTINGS).into_iter();
+        let what = |(_, what): (&str, String)| what;
+        let environment = environment(&value(&self.all[0].1));
         again
-            .chain(differences.map(|(_, what)| what))
+            .chain(self.differences(&SETTINGS).into_iter().map(what))
             .chain(self.commands())
-            .chain(self.elsewhere())
+            .chain(self.differences(&environment).into_iter().map(what))
             .collect()
     }
 
     /// The values at these paths that differ from those of the first report, each with the name of
     /// its report.
-    fn differences(&self, paths: &[Path]) -> Vec<(&str, String)> {
+    fn differences(&self, paths: &[(impl AsRef<str>, impl AsRef<str>)]) -> Vec<(&str, String)> {
         let first = value(&self.all[0].1);
         let mut found = Vec::new();
         for (name, other) in self.others() {
             let other = value(other);
-            let differs = |(path, what): &Path| difference(what, path, &first, name, &other);
-            found.extend(
-                paths
-                    .iter()
-                    .filter_map(differs)
-                    .map(|what| (name.as_str(), what)),
-            );
+            for (path, what) in paths {
+                let what = difference(what.as_ref(), path.as_ref(), &first, name, &other);
+                found.extend(what.map(|what| (name.as_str(), what)));
+            }
         }
         found
     }
@@ -149,10 +146,7 @@ impl Reports {
     /// Commands that differ from the command of the same name in the first report.
     fn commands(&self) -> Vec<String> {
         let rows = |report: &Report| {
-            let rows = value(report)
-                .get("engines")
-                .and_then(Value::as_array)
-                .cloned();
+            let rows = value(report)["engines"].as_array().cloned();
             rows.unwrap_or_default()
         };
         let first = rows(&self.all[0].1);
@@ -172,19 +166,6 @@ impl Reports {
                     }
                 }
             }
-        }
-        found
-    }
-
-    /// The differences between the environments.
-    fn elsewhere(&self) -> Vec<String> {
-        let first = value(&self.all[0].1);
-        let mut found = Vec::new();
-        for (name, other) in self.others() {
-            let other = value(other);
-            let differs =
-                |(path, what): (String, String)| difference(&what, &path, &first, name, &other);
-            found.extend(environment(&first).into_iter().filter_map(differs));
         }
         found
     }
@@ -271,7 +252,7 @@ impl Reports {
 
 /// A field of comma-separated values.
 fn quoted(text: &str) -> String {
-    match text.contains([',', '"', '\n']) {
+    match text.contains([',', '"', '\n', '\r']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")),
         false => text.into(),
     }

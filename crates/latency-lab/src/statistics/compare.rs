@@ -175,15 +175,12 @@ pub(crate) fn too_few(
     comparisons: usize,
 ) -> Option<String> {
     let fewest = fewest_rounds(comparisons);
-    (comparisons > 0 && rounds < fewest).then(|| match rounds {
-        1 => format!(
-            "1 round supports no claim about {sides} {noun}s: at least {fewest} are \
-                      needed"
-        ),
-        _ => format!(
-            "{rounds} rounds support no claim about {sides} {noun}s: at least {fewest} \
-                      are needed"
-        ),
+    (comparisons > 0 && rounds < fewest).then(|| {
+        let support = match rounds {
+            1 => "round supports",
+            _ => "rounds support",
+        };
+        format!("{rounds} {support} no claim about {sides} {noun}s: at least {fewest} are needed")
     })
 }
 

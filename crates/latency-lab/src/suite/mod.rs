@@ -181,6 +181,7 @@ mod tests {
     #[test]
     fn a_part_that_does_not_exist_is_named_with_those_that_do() {
         let options = SuiteOptions {
+            iterations: 1,
             only: vec!["python".into(), "perl".into()],
             ..SuiteOptions::default()
         };

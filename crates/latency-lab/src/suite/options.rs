@@ -10,8 +10,8 @@ use crate::error::need_root;
 use crate::load::LoadChoice;
 use crate::{LabError, Result};
 
-/// One run of the suite.
-#[derive(Debug, Clone)]
+/// One run of the suite. The default has no launches; `erofast lab suite` sets every field.
+#[derive(Debug, Clone, Default)]
 pub struct SuiteOptions {
     /// The `erofast` binary for the engines `erofast:...`.
     pub erofast: PathBuf,
@@ -30,21 +30,6 @@ pub struct SuiteOptions {
     pub timeout: Duration,
     /// Seed of the order, and of the places of random reads.
     pub seed: u64,
-}
-
-impl Default for SuiteOptions {
-    fn default() -> Self {
-        SuiteOptions {
-            erofast: PathBuf::new(),
-            engines: Vec::new(),
-            iterations: 20,
-            load: LoadChoice::Fio,
-            only: Vec::new(),
-            work: None,
-            timeout: Duration::from_secs(120),
-            seed: 1,
-        }
-    }
 }
 
 /// The parts of the suite: programs first, then trees.

@@ -1,6 +1,5 @@
 //! The shell script of the suite: it runs forty tools, each on files of the tree.
 
-use std::fmt::Write;
 use std::io;
 use std::process::Command;
 
@@ -32,10 +31,8 @@ numfmt 1000; shuf -n 2 /data/text; split -n l/1/2 /data/text; perl -e 1";
 pub(super) fn script(tree: &Tree) -> io::Result<Vec<String>> {
     let shell = tree.program_in_path("sh")?;
     let shell = shell.to_string_lossy().into_owned();
-    let lines: String = (0..400).fold(String::new(), |mut text, line| {
-        let _ = writeln!(text, "{line:04} a line of data");
-        text
-    });
+    let lines = (0..400).map(|line| format!("{line:04} a line of data\n"));
+    let lines: String = lines.collect();
     tree.write(DATA.trim_start_matches('/'), &lines)?;
     let mut script = String::from("set -e\n");
     let mut taken = 0;
@@ -45,8 +42,9 @@ pub(super) fn script(tree: &Tree) -> io::Result<Vec<String>> {
             continue;
         };
         let call = line.replacen(program, &path.to_string_lossy(), 1);
+        let call = call.replace('{', "'{").replace('}', "}'");
         if taken < TOOLS && works(tree, &shell, &call) {
-            script += &format!("{}\n", call.replace('{', "'{").replace('}', "}'"));
+            script += &format!("{call}\n");
             taken += 1;
         }
     }
@@ -60,7 +58,6 @@ pub(super) fn script(tree: &Tree) -> io::Result<Vec<String>> {
 }
 
 fn works(tree: &Tree, shell: &str, call: &str) -> bool {
-    let call = call.replace('{', "'{").replace('}', "}'");
     let mut command = Command::new("chroot");
-    output(command.arg(tree.root()).args([shell, "-c", &call])).is_ok()
+    output(command.arg(tree.root()).args([shell, "-c", call])).is_ok()
 }

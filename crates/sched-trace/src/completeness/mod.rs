@@ -212,17 +212,11 @@ impl Completeness {
 
     /// Whether a thread's wait is doubtful, because events that it depends on may be missing.
     pub fn doubts(&self, pid: i32, from_ns: u64, until_ns: u64) -> bool {
-        let omitted = self
-            .omitted
-            .get(&pid)
-            .is_some_and(|all| touches(all, from_ns, until_ns));
-        omitted || self.is_doubtful(from_ns, until_ns)
-    }
-
-    fn is_doubtful(&self, from_ns: u64, until_ns: u64) -> bool {
+        let omitted = self.omitted.get(&pid);
         let after = self.silences.partition_point(|(_, end)| *end <= from_ns);
         let silence = self.silences.get(after);
-        touches(&self.broken, from_ns, until_ns)
+        omitted.is_some_and(|all| touches(all, from_ns, until_ns))
+            || touches(&self.broken, from_ns, until_ns)
             // A silence begins and ends with an event, so it lies either entirely within the wait
             // or outside it.
             || silence.is_some_and(|(start, end)| *start >= from_ns && *end <= until_ns)

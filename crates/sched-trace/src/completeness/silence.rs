@@ -9,6 +9,7 @@
 
 use super::hidden::Hidden;
 use super::witness::Proof;
+use crate::policy::REALTIME;
 use crate::{Kind, Task, Trace};
 use std::collections::{BTreeMap, HashMap};
 
@@ -26,9 +27,6 @@ const USUAL: usize = 20;
 
 /// Factors by which a pause and a silence must exceed the usual waits.
 const MUCH: [u64; 2] = [2, 4];
-
-/// Priorities below this are real-time.
-const REALTIME: i32 = 100;
 
 /// A wait for a CPU.
 #[derive(Clone, Copy, Debug)]

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, HashMap};
 /// pauses it, which takes less than this.
 const QUEUED_ON_IDLE_NS: u64 = 200_000_000;
 
-/// The start and the end of a recording may take up to one part in this many of it.
+/// Starting a recording and stopping it may each take up to one part in this many of its length.
 const EDGE: u64 = 20;
 
 /// Events of a CPU that must be missing, and why.
@@ -367,10 +367,7 @@ impl Witness {
             .iter()
             .filter(|(_, cpu)| cpu.left_unseen && !stops(cpu.current));
         for (&number, cpu) in left {
-            let seen = Thread {
-                at_ns: cpu.at_ns,
-                ..self.threads.get(&cpu.current).copied().unwrap_or_default()
-            };
+            let seen = self.seen(cpu.current, cpu.at_ns);
             let what = format!("runs elsewhere, but has not left CPU {number}");
             self.prove(Some(number), seen, until_ns, cpu.current, &what);
         }
@@ -380,15 +377,20 @@ impl Witness {
                 .get(&number)
                 .is_some_and(|cpu| cpu.current == 0 && cpu.at_ns <= at_ns);
             if idle && waited > QUEUED_ON_IDLE_NS {
-                let seen = Thread {
-                    at_ns,
-                    ..self.threads.get(&pid).copied().unwrap_or_default()
-                };
+                let seen = self.seen(pid, at_ns);
                 let what = format!("was queued on CPU {number}, which is idle and silent");
                 self.prove(Some(number), seen, until_ns, pid, &what);
             }
         }
         self.threads.clear();
+    }
+
+    /// The state of a thread, known since this time.
+    fn seen(&self, pid: i32, at_ns: u64) -> Thread {
+        Thread {
+            at_ns,
+            ..self.threads.get(&pid).copied().unwrap_or_default()
+        }
     }
 
     /// Adds a contradiction that one event of the thread would explain.

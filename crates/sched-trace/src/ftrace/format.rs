@@ -103,8 +103,8 @@ impl Field {
         if self.location == Location::Here {
             return record.get(self.offset..self.offset.checked_add(self.size)?);
         }
-        let word = record.get(self.offset..self.offset.checked_add(4)?)?;
-        let word = u32::from_le_bytes(word.try_into().ok()?) as usize;
+        let word = record.get(self.offset..)?.first_chunk()?;
+        let word = u32::from_le_bytes(*word) as usize;
         let (mut start, length) = (word & 0xffff, word >> 16);
         if self.location == Location::Relative {
             start += self.offset + 4;

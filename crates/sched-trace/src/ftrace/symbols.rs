@@ -113,7 +113,7 @@ mod tests {
             .events
             .iter()
             .map(|event| match event.kind {
-                Kind::WorkStart { function, .. } => trace.name(function),
+                Kind::WorkStart { function, .. } => trace.names.get(function),
                 _ => unreachable!(),
             })
             .collect();

@@ -1,6 +1,6 @@
 //! Decompresses parts of traces within bounds.
 
-use super::limits::Limits;
+use super::limits::ReadOptions;
 use crate::error::Fault;
 use std::io::Read;
 
@@ -8,14 +8,14 @@ use std::io::Read;
 const PART: usize = 64 << 20;
 
 /// Unpacks a zlib stream, as written by Perfetto and trace-cmd. `None` if it is damaged or too big.
-pub(crate) fn deflate(bytes: &[u8], limits: &mut Limits) -> Result<Option<Vec<u8>>, Fault> {
+pub(crate) fn deflate(bytes: &[u8], limits: &mut ReadOptions) -> Result<Option<Vec<u8>>, Fault> {
     let bound = bound(limits);
     let unpacked = miniz_oxide::inflate::decompress_to_vec_zlib_with_limit(bytes, bound).ok();
     charge(unpacked, limits)
 }
 
 /// Unpacks one zstd frame. `None` if it is damaged or too big.
-pub(crate) fn zstd(bytes: &[u8], limits: &mut Limits) -> Result<Option<Vec<u8>>, Fault> {
+pub(crate) fn zstd(bytes: &[u8], limits: &mut ReadOptions) -> Result<Option<Vec<u8>>, Fault> {
     let bound = bound(limits);
     let unpacked = ruzstd::decoding::StreamingDecoder::new(bytes)
         .ok()
@@ -27,11 +27,11 @@ pub(crate) fn zstd(bytes: &[u8], limits: &mut Limits) -> Result<Option<Vec<u8>>,
     charge(unpacked, limits)
 }
 
-fn bound(limits: &Limits) -> usize {
-    usize::try_from(limits.unpacked).map_or(PART, |left| left.min(PART))
+fn bound(limits: &ReadOptions) -> usize {
+    usize::try_from(limits.max_unpacked_bytes).map_or(PART, |left| left.min(PART))
 }
 
-fn charge(unpacked: Option<Vec<u8>>, limits: &mut Limits) -> Result<Option<Vec<u8>>, Fault> {
+fn charge(unpacked: Option<Vec<u8>>, limits: &mut ReadOptions) -> Result<Option<Vec<u8>>, Fault> {
     if let Some(unpacked) = &unpacked {
         limits.unpack(unpacked.len())?;
     }

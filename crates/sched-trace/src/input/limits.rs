@@ -3,6 +3,9 @@
 use crate::Trace;
 use crate::error::Fault;
 
+/// Largest accepted number of CPUs.
+pub(crate) const CPUS: u32 = 1 << 16;
+
 /// Highest number of simultaneous threads on a 64-bit kernel (`PID_MAX_LIMIT`).
 const THREADS: usize = 4 << 20;
 
@@ -34,37 +37,20 @@ impl Default for ReadOptions {
     }
 }
 
-/// The bounds, which readers check as they go.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
-    pub events: usize,
-    pub slices: usize,
-    /// Bytes that compressed parts may still unpack to.
-    pub unpacked: u64,
-}
-
-impl Limits {
-    pub fn new(options: &ReadOptions) -> Self {
-        Self {
-            events: options.max_events,
-            slices: options.max_slices,
-            unpacked: options.max_unpacked_bytes,
-        }
-    }
-
+impl ReadOptions {
     /// Checks everything that a trace collects from events.
-    pub fn check(&self, trace: &Trace) -> Result<(), Fault> {
-        below(trace.events.len(), self.events, "events")?;
+    pub(crate) fn check(&self, trace: &Trace) -> Result<(), Fault> {
+        below(trace.events.len(), self.max_events, "events")?;
         below(trace.threads.len(), THREADS, "threads")?;
         below(trace.names.bytes(), NAME_BYTES, "bytes of names")?;
-        below(trace.slices.len(), self.slices, "slices")
+        below(trace.slices.len(), self.max_slices, "slices")
     }
 
-    /// Charges unpacked bytes to the total.
-    pub fn unpack(&mut self, bytes: usize) -> Result<(), Fault> {
-        let left = self.unpacked.checked_sub(bytes as u64);
-        self.unpacked = left.ok_or(Fault::TooBig {
-            limit: self.unpacked as usize,
+    /// Subtracts unpacked bytes from those that the compressed parts may still unpack to.
+    pub(crate) fn unpack(&mut self, bytes: usize) -> Result<(), Fault> {
+        let left = self.max_unpacked_bytes.checked_sub(bytes as u64);
+        self.max_unpacked_bytes = left.ok_or(Fault::TooBig {
+            limit: self.max_unpacked_bytes as usize,
             what: "remaining bytes of unpacked data",
         })?;
         Ok(())

@@ -6,4 +6,4 @@ mod limits;
 
 pub(crate) use byte_reader::ByteReader;
 pub use limits::ReadOptions;
-pub(crate) use limits::{LABEL_BYTES, Limits, below};
+pub(crate) use limits::{CPUS, LABEL_BYTES, below};

@@ -22,14 +22,7 @@ pub struct Filter<'a> {
 
 impl std::fmt::Debug for Filter<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Filter")
-            .field("from_ns", &self.from_ns)
-            .field("until_ns", &self.until_ns)
-            .field("name", &self.name.is_some())
-            .field("pids", &self.pids.is_some())
-            .field("cpus", &self.cpus.is_some())
-            .field("items", &self.items)
-            .finish()
+        f.debug_struct("Filter").finish_non_exhaustive()
     }
 }
 
@@ -37,10 +30,8 @@ impl Filter<'_> {
     /// Whether the filter accepts this wait.
     pub fn accepts(&self, report: &Report, wait: &Wait) -> bool {
         let names = [wait.function, wait.workqueue];
-        self.in_time(wait.end_ns)
+        self.selects(wait.end_ns, wait.cpu, wait.pid)
             && (!self.items || wait.function.is_some())
-            && self.cpus.is_none_or(|cpus| cpus(wait.cpu))
-            && self.pids.is_none_or(|pids| pids(wait.pid))
             && self.name.is_none_or(|name| {
                 name(&wait.comm.to_string()) || self.accepts_names(report, &names)
             })
@@ -49,9 +40,7 @@ impl Filter<'_> {
     /// Whether the filter accepts the activity of a thread on a CPU at a given time, waiting or
     /// not.
     pub fn accepts_thread(&self, report: &Report, pid: i32, cpu: u32, time_ns: u64) -> bool {
-        self.in_time(time_ns)
-            && self.cpus.is_none_or(|cpus| cpus(cpu))
-            && self.pids.is_none_or(|pids| pids(pid))
+        self.selects(time_ns, cpu, pid)
             && self
                 .name
                 .is_none_or(|name| name(&report.comm(pid).to_string()))
@@ -59,9 +48,7 @@ impl Filter<'_> {
 
     /// Whether the filter accepts this work item.
     pub(super) fn accepts_work(&self, report: &Report, work: &WorkRun) -> bool {
-        self.in_time(work.start_ns)
-            && self.cpus.is_none_or(|cpus| cpus(work.cpu))
-            && self.pids.is_none_or(|pids| pids(work.pid))
+        self.selects(work.start_ns, work.cpu, work.pid)
             && self.accepts_names(report, &[Some(work.function), work.workqueue])
     }
 
@@ -76,9 +63,11 @@ impl Filter<'_> {
         anywhere && self.name.is_none() && self.pids.is_none()
     }
 
-    fn in_time(&self, time_ns: u64) -> bool {
+    fn selects(&self, time_ns: u64, cpu: u32, pid: i32) -> bool {
         self.from_ns.is_none_or(|from| time_ns >= from)
             && self.until_ns.is_none_or(|until| time_ns < until)
+            && self.cpus.is_none_or(|cpus| cpus(cpu))
+            && self.pids.is_none_or(|pids| pids(pid))
     }
 
     fn accepts_names(&self, report: &Report, names: &[Option<Name>]) -> bool {

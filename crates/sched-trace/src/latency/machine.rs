@@ -11,7 +11,7 @@
 use super::report::{Concerned, Report, Wait, WaitKind, WorkRun};
 use super::works::{Runner, Works, worker_name};
 use crate::completeness::{self, Completeness, Edge, Waited};
-use crate::{Comm, Event, Kind, Name, Names, Notice, SchedulerSettings, Task, TaskState};
+use crate::{Comm, Event, Kind, Name, Notice, SchedulerSettings, Task, TaskState};
 use crate::{Trace, UNKNOWN_PID, Wake};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -19,10 +19,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 pub(super) fn run(trace: &Trace) -> Report {
     let completeness = completeness::of(trace);
     let mut machine = Machine {
-        names: trace.names.clone(),
         works: Works::new(&trace.events, &trace.names),
         ..Machine::default()
     };
+    machine.report.names = trace.names.clone();
     let mut edges = completeness.edges().into_iter().peekable();
     for event in &trace.events {
         while let Some(edge) = edges.next_if(|edge| edge.at_ns <= event.time_ns) {
@@ -79,14 +79,9 @@ struct Machine {
     tasks: HashMap<i32, Thread>,
     /// The thread on each CPU. A map, because the CPU numbers of a damaged trace are arbitrary.
     current: BTreeMap<u32, i32>,
-    waits: Vec<Wait>,
     works: Works,
-    names: Names,
-    dropped: u64,
-    unexplained: BTreeMap<Concerned, u64>,
-    switches: u64,
-    missing_switches: u64,
-    missing: BTreeMap<Concerned, u64>,
+    /// What is known of the report so far.
+    report: Report,
     /// Number of waits that were cut off because the states of threads became unknown.
     cut: u64,
     /// Number of recordings that ended within the trace.
@@ -173,15 +168,15 @@ impl Machine {
 
     fn switch(&mut self, event: &Event, prev: Task, state: TaskState, next: Task) {
         let pid = self.known_prev(prev.pid, event.cpu);
-        self.switches += 1;
+        self.report.switches += 1;
         if let Some(&entered) = self.current.get(&event.cpu)
             && entered != pid
         {
-            self.missing_switches += 1;
+            self.report.missing_switches += 1;
             // The missing switch ends a wait of one thread and begins a sleep of the other. The
             // idle task does neither.
             for pid in [entered, pid].into_iter().filter(|pid| *pid > 0) {
-                *self.missing.entry((self.part, pid)).or_default() += 1;
+                *self.report.missing.entry((self.part, pid)).or_default() += 1;
             }
             // The thread has left, and the trace does not show when.
             if let Some(task) = self.tasks.get_mut(&entered)
@@ -204,13 +199,13 @@ impl Machine {
     /// previous thread: in between, a thread that was queued here ran, and the switch to it is
     /// missing from the trace.
     fn unseen_between(&mut self, pid: i32, cpu: u32) {
-        self.missing_switches += 1;
-        *self.missing.entry((self.part, pid)).or_default() += 1;
+        self.report.missing_switches += 1;
+        *self.report.missing.entry((self.part, pid)).or_default() += 1;
         for (pid, task) in &mut self.tasks {
             if matches!(task.state, State::Runnable(since) if since.cpu == cpu) {
                 task.state = State::Unknown;
                 self.cut += 1;
-                *self.missing.entry((self.part, *pid)).or_default() += 1;
+                *self.report.missing.entry((self.part, *pid)).or_default() += 1;
             }
         }
     }
@@ -270,7 +265,7 @@ impl Machine {
             // missing.
             State::Unknown | State::Sleeping => {
                 if self.wakings && matches!(task.state, State::Sleeping) {
-                    *self.unexplained.entry((self.part, pid)).or_default() += 1;
+                    *self.report.unexplained.entry((self.part, pid)).or_default() += 1;
                 }
                 task.state = State::Runnable(Since::wakeup(event, target_cpu));
             }
@@ -331,8 +326,8 @@ impl Machine {
             State::Runnable(since) | State::SleepingWoken(since) => {
                 self.wait(pid, since, event, last_cpu);
             }
-            State::Unknown => self.dropped += 1,
-            State::Sleeping => *self.unexplained.entry((self.part, pid)).or_default() += 1,
+            State::Unknown => self.report.dropped_at_edges += 1,
+            State::Sleeping => *self.report.unexplained.entry((self.part, pid)).or_default() += 1,
             // The thread's switch-out was lost with other events.
             State::Running => {}
         }
@@ -345,9 +340,9 @@ impl Machine {
         };
         let work = self.works.current(pid);
         if work.is_none() {
-            task.open_waits.push(self.waits.len());
+            task.open_waits.push(self.report.waits.len());
         }
-        self.waits.push(Wait {
+        self.report.waits.push(Wait {
             function: work.map(|(function, _)| function),
             workqueue: work.and_then(|(_, queue)| queue),
             last_cpu,
@@ -357,7 +352,7 @@ impl Machine {
 
     /// The waits that outlast the trace, longest first.
     fn unfinished(&self, end_ns: u64) -> Vec<Wait> {
-        if self.switches == 0 {
+        if self.report.switches == 0 {
             return Vec::new();
         }
         let open = self
@@ -376,12 +371,12 @@ impl Machine {
     fn work_start(&mut self, event: &Event, work: u64, function: Name, kthread: bool) {
         let pid = self.runner(event);
         let queue = self.works.queue_of(work);
-        let queue = queue.map(|queue| self.names.get(queue).to_owned());
+        let queue = queue.map(|queue| self.report.names.get(queue).to_owned());
         let task = self.tasks.entry(pid).or_default();
         let is_worker = kthread
             || is_worker(pid, task.comm, queue.as_deref()) && !self.works.interrupts(pid, function);
         let own = kthread
-            .then(|| worker_name(&mut self.names, &task.comm.to_string()))
+            .then(|| worker_name(&mut self.report.names, &task.comm.to_string()))
             .flatten();
         let run = WorkRun {
             queued_ns: None,
@@ -402,26 +397,26 @@ impl Machine {
         self.works.start(work, Runner::Worker(pid), run);
         let queue = self.works.current(pid).and_then(|(_, queue)| queue);
         for index in task.open_waits.drain(..) {
-            self.waits[index].function = Some(function);
-            self.waits[index].workqueue = queue;
+            self.report.waits[index].function = Some(function);
+            self.report.waits[index].workqueue = queue;
         }
     }
 
     fn finish(mut self, trace: &Trace, mut completeness: Completeness) -> Report {
         for (pid, at_ns) in completeness.omitted() {
             let part = completeness.part(at_ns);
-            *self.missing.entry((part, pid)).or_default() += 1;
-            self.missing_switches += 1;
+            *self.report.missing.entry((part, pid)).or_default() += 1;
+            self.report.missing_switches += 1;
         }
         let unfinished = self.unfinished(trace.span().map_or(0, |(_, end_ns)| end_ns));
-        let all = self.waits.iter().chain(&unfinished);
+        let all = self.report.waits.iter().chain(&unfinished);
         completeness.add_silences(trace, &all.map(Waited::from).collect::<Vec<_>>());
         let mut notices = trace.notices.clone();
         notices.extend(completeness.notices());
         if trace.clock == "local" && self.current.len() > 1 {
             notices.push(Notice::LocalClock);
         }
-        if self.switches == 0 {
+        if self.report.switches == 0 {
             notices.push(Notice::NoSwitches);
         }
         if self.wakes && !self.wakings {
@@ -442,7 +437,7 @@ impl Machine {
         let processes = trace.threads.iter().filter(|(_, thread)| thread.tgid > 0);
         let processes = processes.map(|(pid, thread)| (*pid, thread.tgid)).collect();
         let cpus: BTreeSet<u32> = trace.events.iter().map(|event| event.cpu).collect();
-        let mut waits = self.waits;
+        let mut waits = std::mem::take(&mut self.report.waits);
         let mut works = self.works.finish(&mut waits);
         let all = waits.len();
         let doubted = |pid, from, until| completeness.doubts(pid, from, until);
@@ -478,21 +473,16 @@ impl Machine {
             works,
             lost_events: trace.lost_events,
             unfinished,
-            dropped_at_edges: self.dropped,
             left_out,
             left_out_of,
             completeness,
-            unexplained_runs: self.unexplained.values().sum(),
-            unexplained: self.unexplained,
-            switches: self.switches,
-            missing_switches: self.missing_switches,
-            missing: self.missing,
+            unexplained_runs: self.report.unexplained.values().sum(),
             notices,
             comms,
             processes,
             span: trace.span(),
             events: trace.events.len() as u64,
-            names: self.names,
+            ..self.report
         };
         report.notices.extend(report.missing_notice());
         report

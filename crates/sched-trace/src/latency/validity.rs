@@ -168,18 +168,13 @@ impl Report {
     /// The notice that too many events are missing for the figures of all threads together to be
     /// valid.
     pub(super) fn missing_notice(&self) -> Option<Notice> {
-        let Missing {
-            switches,
-            unexplained,
-            waits,
-            ..
-        } = self.missing(|_| true);
-        self.misses_many(&Filter::default())
-            .then_some(Notice::MissingEvents {
-                switches,
-                unexplained,
-                waits,
-            })
+        let missing = self.missing(|_| true);
+        let notice = Notice::MissingEvents {
+            switches: missing.switches,
+            unexplained: missing.unexplained,
+            waits: missing.waits,
+        };
+        self.misses_many(&Filter::default()).then_some(notice)
     }
 
     /// Whether everything that the figures need is present and readable.

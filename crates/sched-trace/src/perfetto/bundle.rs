@@ -3,15 +3,12 @@
 use super::compact::{self, Sink};
 use super::wire::{Cut, Stop, Value as Wire, fields, pick, try_fields};
 use crate::ftrace::symbols::Addresses;
-use crate::input::below;
+use crate::input::{CPUS, below};
 use crate::schema::{
     self, ABSENT, EVENTS, EventType, FieldType, Form, GENERIC, Naming, Value, Values,
 };
 use crate::{Event, UNKNOWN_PID};
 use std::collections::HashMap;
-
-/// Largest accepted number of CPUs.
-const CPUS: usize = 1 << 16;
 
 /// Reads bundles into a trace.
 #[derive(Debug, Default)]
@@ -22,8 +19,6 @@ pub(super) struct Bundles {
     pub lossy: u64,
     /// Number of bundles that contain an error of the recorder's parser.
     pub faulty: u64,
-    /// Per CPU, the time of the last event before its first bundle.
-    before: HashMap<u64, u64>,
     /// How the bundles of each CPU follow one another.
     pub chains: HashMap<u32, Chain>,
 }
@@ -31,6 +26,8 @@ pub(super) struct Bundles {
 /// The bundles of one CPU. Each bundle has the time of the last event before it.
 #[derive(Debug, Default)]
 pub(super) struct Chain {
+    /// Time of the last event before the first bundle.
+    before_ns: u64,
     /// Number of events of all kinds.
     pub events: u64,
     /// The last event of the previous bundle.
@@ -56,7 +53,6 @@ impl Bundles {
             9 | 10 => before = Some(value.number()).max(before),
             _ => {}
         })?;
-        self.before.entry(cpu).or_insert(before.unwrap_or(0));
         self.lossy += u64::from(lossy);
         let cpu = cpu as u32;
         let (mut first, mut last, mut events) = (u64::MAX, 0, 0);
@@ -72,7 +68,11 @@ impl Bundles {
             4 => compact::read(&mut sink, cpu, value.bytes(), &mut seen),
             _ => Ok(()),
         })?;
-        let chain = self.chains.entry(cpu).or_default();
+        let new = || Chain {
+            before_ns: before.unwrap_or(0),
+            ..Chain::default()
+        };
+        let chain = self.chains.entry(cpu).or_insert_with(new);
         if lossy {
             chain.lossy.push(first);
         }
@@ -84,13 +84,14 @@ impl Bundles {
         }
         chain.events += events;
         chain.last_ns = last.max(chain.last_ns);
-        Ok(below(self.chains.len(), CPUS, "CPUs")?)
+        Ok(below(self.chains.len(), CPUS as usize, "CPUs")?)
     }
 
     /// The time from which the trace has the events of all CPUs; at least one ring buffer held
     /// nothing older.
     pub fn whole_from_ns(&self) -> u64 {
-        self.before.values().copied().max().unwrap_or(0)
+        let chains = self.chains.values();
+        chains.map(|chain| chain.before_ns).max().unwrap_or(0)
     }
 
     /// Whether bundles generally continue the previous one. If several users record at the same

@@ -6,14 +6,14 @@
 
 use super::symbols::Symbols;
 use super::wire::{Cut, Stop, Value, packed, try_fields};
-use crate::input::{Limits, below};
+use crate::input::{ReadOptions, below};
 use crate::{Comm, Event, Kind, Task, TaskState, Trace, UNKNOWN_PID, Wake};
 
 /// The destination of events, and the tables that they refer to.
 pub(super) struct Sink<'a> {
     pub trace: &'a mut Trace,
     pub symbols: &'a Symbols,
-    pub limits: &'a Limits,
+    pub limits: &'a ReadOptions,
 }
 
 /// Columns by field number.
@@ -36,7 +36,11 @@ pub(super) fn read(
             _ => {}
         }
         let rows = columns.iter().map(Vec::len).max().unwrap_or(0);
-        Ok::<(), Stop>(below(rows.max(comms.len()), sink.limits.events, "events")?)
+        Ok::<(), Stop>(below(
+            rows.max(comms.len()),
+            sink.limits.max_events,
+            "events",
+        )?)
     })?;
     let trace = &mut *sink.trace;
     for (time_ns, [state, pid, prio, comm]) in rows(&columns, [1, 2, 3, 4, 6])? {

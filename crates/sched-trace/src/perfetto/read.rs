@@ -8,11 +8,11 @@ use super::slices::Tracks;
 use super::stats::LostEvents;
 use super::symbols::Sequences;
 use super::wire::{Cut, Stop, Value, pick, try_fields};
-use crate::Loss;
+use crate::claims::seams;
 use crate::error::Fault;
 use crate::ftrace::threads;
-use crate::input::{Limits, below, inflate};
-use crate::{Comm, Event, Kind, Notice, Policy, Task, Thread, Trace, UNKNOWN_PID};
+use crate::input::{ReadOptions, below, inflate};
+use crate::{Comm, Event, Kind, Loss, Notice, Policy, Task, Thread, Trace, UNKNOWN_PID};
 use std::collections::HashMap;
 use std::io::{BufRead, Read};
 
@@ -20,7 +20,7 @@ use std::io::{BufRead, Read};
 const PACKET: u64 = 256 << 20;
 
 /// Reads a whole trace.
-pub(crate) fn read(mut file: impl BufRead, limits: Limits) -> Result<Trace, Fault> {
+pub(crate) fn read(mut file: impl BufRead, limits: ReadOptions) -> Result<Trace, Fault> {
     let mut reader = Reader::new(limits);
     let (mut packet, mut offset) = (Vec::new(), 0);
     while let Some(size) = next(&mut file, &mut packet, offset)? {
@@ -80,7 +80,7 @@ fn next(file: &mut impl BufRead, packet: &mut Vec<u8>, offset: u64) -> Result<Op
 /// The data read so far, and the tables that later packets refer to.
 struct Reader {
     trace: Trace,
-    limits: Limits,
+    limits: ReadOptions,
     bundles: Bundles,
     sequences: Sequences,
     tracks: Tracks,
@@ -94,7 +94,7 @@ struct Reader {
 }
 
 impl Reader {
-    fn new(limits: Limits) -> Self {
+    fn new(limits: ReadOptions) -> Self {
         Self {
             trace: Trace::new("boot"),
             limits,
@@ -167,7 +167,7 @@ impl Reader {
         }
         let before: usize = self.recordings.iter().map(Vec::len).sum();
         let all = before + self.trace.events.len();
-        Ok(below(all, self.limits.events, "events")?)
+        Ok(below(all, self.limits.max_events, "events")?)
     }
 
     fn part(
@@ -327,17 +327,9 @@ impl Reader {
         let (mut trace, mut recordings) = (self.trace, self.recordings);
         recordings.retain(|events| !events.is_empty());
         recordings.sort_by_key(|events| events[0].time_ns);
-        for pair in recordings.windows(2) {
-            let (last, first) = (pair[0][pair[0].len() - 1].time_ns, pair[1][0].time_ns);
-            if first < last {
-                let reason = format!(
-                    "its clock jumps back at {:.6} s: recordings that overlap in time were joined; read each of them separately",
-                    last as f64 / 1e9
-                );
-                return Err(Fault::broken(FORMAT, 0, reason));
-            }
-            trace.claims.seams.push(first);
-        }
+        let span = |events: &Vec<Event>| (events[0].time_ns, events[events.len() - 1].time_ns);
+        trace.claims.seams = seams(recordings.iter().map(span).collect())
+            .map_err(|reason| Fault::broken(FORMAT, 0, reason))?;
         trace.events = recordings.concat();
         if trace.events.is_empty() {
             return Err(Fault::NoEvents {

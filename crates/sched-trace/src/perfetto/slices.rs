@@ -3,7 +3,7 @@
 use super::proto;
 use super::wire::{Stop, Value, pick};
 use crate::Slice;
-use crate::input::{LABEL_BYTES, Limits, below};
+use crate::input::{LABEL_BYTES, ReadOptions, below};
 use std::collections::HashMap;
 
 /// The tracks of a trace.
@@ -27,7 +27,7 @@ struct Track {
 
 impl Tracks {
     /// Reads a `TrackDescriptor`.
-    pub fn descriptor(&mut self, bytes: &[u8], limits: &Limits) -> Result<(), Stop> {
+    pub fn descriptor(&mut self, bytes: &[u8], limits: &ReadOptions) -> Result<(), Stop> {
         let [uuid, name, thread, parent] = pick(bytes, [1, 2, 4, 5])?;
         let [tid] = pick(thread.bytes(), [2])?;
         self.charge(name.bytes().len())?;
@@ -35,7 +35,7 @@ impl Tracks {
         track.name = String::from_utf8_lossy(name.bytes()).into_owned();
         track.parent = parent.number();
         track.tid = (tid != Value::Absent).then(|| tid.number() as i32);
-        Ok(below(self.tracks.len(), limits.slices, "tracks")?)
+        Ok(below(self.tracks.len(), limits.max_slices, "tracks")?)
     }
 
     /// Reads a `TrackEvent`. Slices with interned names are left out.
@@ -44,7 +44,7 @@ impl Tracks {
         bytes: &[u8],
         time: u64,
         slices: &mut Vec<Slice>,
-        limits: &Limits,
+        limits: &ReadOptions,
     ) -> Result<(), Stop> {
         let [kind, uuid, name] = pick(bytes, [9, 11, 23])?;
         match kind.number() {
@@ -52,7 +52,11 @@ impl Tracks {
             proto::SLICE_END => slices.extend(self.end(uuid.number(), time)?),
             _ => {}
         }
-        Ok(below(slices.len() + self.open, limits.slices, "slices")?)
+        Ok(below(
+            slices.len() + self.open,
+            limits.max_slices,
+            "slices",
+        )?)
     }
 
     fn begin(&mut self, uuid: u64, name: &[u8], time: u64) -> Result<(), Stop> {

@@ -4,7 +4,7 @@ use super::proto::packet;
 use super::wire::Message;
 use super::*;
 use crate::error::Fault;
-use crate::input::{Limits, ReadOptions};
+use crate::input::ReadOptions;
 use crate::latency::analyse;
 use crate::script::{rename, trace};
 use crate::{Comm, Event, Kind, Notice, Slice, Task, Thread, Trace};
@@ -35,7 +35,7 @@ fn sample() -> Trace {
         child_comm: "fio".into(),
         child_pid: 8,
     };
-    let filename = trace.intern("/bin/true");
+    let filename = trace.names.intern("/bin/true");
     let exec = Kind::Exec {
         filename,
         pid: 8,
@@ -73,7 +73,7 @@ fn write_out(trace: &Trace) -> Vec<u8> {
 }
 
 fn read_in(bytes: &[u8]) -> Result<Trace, Fault> {
-    read(Cursor::new(bytes), Limits::new(&ReadOptions::default()))
+    read(Cursor::new(bytes), ReadOptions::default())
 }
 
 /// The event with its names as text, to compare traces with different string tables.
@@ -187,7 +187,7 @@ fn too_many_events_are_refused() {
         max_events: 5,
         ..ReadOptions::default()
     };
-    let read = read(Cursor::new(write_out(&sample())), Limits::new(&options));
+    let read = read(Cursor::new(write_out(&sample())), options);
     assert!(matches!(read, Err(Fault::TooBig { limit: 5, .. })));
 }
 

@@ -92,22 +92,16 @@ pub(super) fn try_fields<'a, E: From<Cut>>(
         let (tag, wire) = decode_key(&mut message).map_err(|_| Cut)?;
         let value = match wire {
             WireType::Varint => Value::Number(decode_varint(&mut message).map_err(|_| Cut)?),
-            WireType::SixtyFourBit => {
-                let bytes = take(&mut message, 8)?;
-                Value::Number(u64::from_le_bytes(bytes.try_into().map_err(|_| Cut)?))
-            }
+            WireType::SixtyFourBit => Value::Number(u64::from_le_bytes(array(&mut message)?)),
             WireType::ThirtyTwoBit => {
-                let bytes = take(&mut message, 4)?;
-                Value::Number(u64::from(u32::from_le_bytes(
-                    bytes.try_into().map_err(|_| Cut)?,
-                )))
+                Value::Number(u32::from_le_bytes(array(&mut message)?).into())
             }
             WireType::LengthDelimited => {
                 let length = decode_varint(&mut message).map_err(|_| Cut)?;
-                Value::Bytes(take(
-                    &mut message,
-                    usize::try_from(length).map_err(|_| Cut)?,
-                )?)
+                let length = usize::try_from(length).map_err(|_| Cut)?;
+                let (bytes, rest) = message.split_at_checked(length).ok_or(Cut)?;
+                message = rest;
+                Value::Bytes(bytes)
             }
             WireType::StartGroup | WireType::EndGroup => return Err(Cut.into()),
         };
@@ -124,10 +118,10 @@ pub(super) fn packed(mut bytes: &[u8], into: &mut Vec<u64>) -> Result<(), Cut> {
     Ok(())
 }
 
-fn take<'a>(message: &mut &'a [u8], length: usize) -> Result<&'a [u8], Cut> {
-    let (head, rest) = message.split_at_checked(length).ok_or(Cut)?;
+fn array<const N: usize>(message: &mut &[u8]) -> Result<[u8; N], Cut> {
+    let (head, rest) = message.split_first_chunk().ok_or(Cut)?;
     *message = rest;
-    Ok(head)
+    Ok(*head)
 }
 
 /// A message to write.

@@ -229,7 +229,7 @@ fn body(trace: &Trace, event: &Event, message: &mut Message) {
                 {
                     Value::Number(iid(name))
                 }
-                Value::Name(name) => Value::Text(trace.name(name).as_bytes()),
+                Value::Name(name) => Value::Text(trace.names.get(name).as_bytes()),
                 value => value,
             };
             if is_generic {

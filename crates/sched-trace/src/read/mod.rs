@@ -10,7 +10,7 @@ mod tests;
 
 use crate::error::Fault;
 use crate::ftrace::tracing_data;
-use crate::input::{Limits, ReadOptions};
+use crate::input::ReadOptions;
 use crate::{Result, Trace, donation, perfetto};
 use std::fs::File;
 use std::io::{BufReader, Read, Seek};
@@ -44,7 +44,7 @@ fn read_any(
     let head = head(&mut file)?;
     let unknown = || Fault::UnknownFormat(describe(&head, path));
     let format = detect(&head).ok_or_else(unknown)?;
-    let limits = Limits::new(options);
+    let limits = options.clone();
     let panicked = || Err(Fault::broken(name(format), 0, "it contradicts itself"));
     let trace = guard::without_panic(|| parse(format, file, limits)).unwrap_or_else(panicked);
     match trace {
@@ -63,7 +63,7 @@ fn head(file: &mut (impl Read + Seek)) -> std::io::Result<Vec<u8>> {
     Ok(head)
 }
 
-fn parse(format: Format, file: impl Read + Seek, limits: Limits) -> Result<Trace, Fault> {
+fn parse(format: Format, file: impl Read + Seek, limits: ReadOptions) -> Result<Trace, Fault> {
     let file = BufReader::with_capacity(1 << 20, file);
     let mut trace = match format {
         Format::Perfetto => perfetto::read(file, limits),

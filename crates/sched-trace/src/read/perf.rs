@@ -3,13 +3,12 @@
 //! linux-perf-data parses the file's structure. The raw data of samples are ftrace records, whose
 //! layout is stored in the file's TRACING_DATA section.
 
-use crate::Loss;
 use crate::error::Fault;
 use crate::ftrace::decode::Decoder;
 use crate::ftrace::threads;
 use crate::ftrace::tracing_data::{TracingData, opening};
-use crate::input::{ByteReader, Limits};
-use crate::{Comm, Thread, Trace};
+use crate::input::{ByteReader, CPUS, ReadOptions};
+use crate::{Comm, Loss, Thread, Trace};
 use linux_perf_data::linux_perf_event_reader::{
     AttrFlags, EventRecord, RawEventRecord, RecordType,
 };
@@ -19,9 +18,6 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Cursor, Read, Seek, SeekFrom};
 
 pub(super) const FORMAT: &str = "perf.data";
-
-/// Largest accepted number of CPUs.
-const CPUS: u32 = 1 << 16;
 
 const NO_EVENTS: Fault = Fault::NoEvents {
     format: FORMAT,
@@ -51,12 +47,12 @@ const NAME_FUNCTIONS: &str = "where perf recorded, as root, run: perf script --n
 const KERNEL: &str = "[kernel.kallsyms]";
 
 /// Reads a whole trace. Records that are not needed are never passed to the library.
-pub(super) fn read(mut file: impl Read + Seek, limits: Limits) -> Result<Trace, Fault> {
+pub(super) fn read(mut file: impl Read + Seek, limits: ReadOptions) -> Result<Trace, Fault> {
     check_sections(&mut file)?;
     let PerfFileReader {
         mut perf_file,
         mut record_iter,
-    } = PerfFileReader::parse_file(file).map_err(|error| fault(&error))?;
+    } = PerfFileReader::parse_file(file).map_err(fault)?;
     let tracing = perf_file
         .feature_section_data(Feature::TRACING_DATA)
         .ok_or(NO_EVENTS)?;
@@ -67,18 +63,12 @@ pub(super) fn read(mut file: impl Read + Seek, limits: Limits) -> Result<Trace, 
 
     let mut trace = Trace::new("perf");
     trace.claims.skips_some = true;
-    trace.kernel = perf_file
-        .os_release()
-        .ok()
-        .flatten()
-        .unwrap_or_default()
-        .to_string();
+    if let Ok(Some(release)) = perf_file.os_release() {
+        trace.kernel = release.into();
+    }
     let mut decoder = Decoder::new(&description.formats);
     let mut start = None;
-    while let Some(record) = record_iter
-        .next_record(&mut perf_file)
-        .map_err(|e| fault(&e))?
-    {
+    while let Some(record) = record_iter.next_record(&mut perf_file).map_err(fault)? {
         if let PerfFileRecord::EventRecord { record, .. } = record {
             start = start.or_else(|| kernel_start(&record));
             event(&mut trace, &mut decoder, &record)?;
@@ -243,16 +233,9 @@ fn check_sections(file: &mut (impl Read + Seek)) -> Result<(), Fault> {
         return Err(reader.broken(format!("written to a pipe; {CONVERT}")));
     }
     reader.u64("the header")?;
-    let mut data_end = 0;
-    for (index, name) in ["attributes", "data", "event types"]
-        .into_iter()
-        .enumerate()
-    {
-        let end = section(&mut reader, name, size)?;
-        if index == 1 {
-            data_end = end;
-        }
-    }
+    section(&mut reader, "attributes", size)?;
+    let data_end = section(&mut reader, "data", size)?;
+    section(&mut reader, "event types", size)?;
     let bits = reader.array::<32>("the features")?;
     let features = (0..256usize).filter(|bit| bits[bit / 8] & 1 << (bit % 8) != 0);
     if data_end == 0 {
@@ -328,7 +311,7 @@ fn section<R: Read>(reader: &mut ByteReader<R>, name: &str, file: u64) -> Result
     }
 }
 
-fn fault(error: &linux_perf_data::Error) -> Fault {
+fn fault(error: linux_perf_data::Error) -> Fault {
     Fault::broken(FORMAT, 0, error.to_string())
 }
 

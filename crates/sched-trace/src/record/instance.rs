@@ -8,6 +8,7 @@ use crate::schema::{EVENTS, Need};
 use crate::{Error, Result};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -124,11 +125,10 @@ impl Instance {
     /// Opens the binary buffer of a CPU, non-blocking.
     pub fn open_raw(&self, cpu: u32) -> Result<File> {
         let name = format!("per_cpu/cpu{cpu}/trace_pipe_raw");
-        let flags =
-            rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::CLOEXEC;
-        rustix::fs::open(self.path(&name), flags, rustix::fs::Mode::empty())
-            .map(File::from)
-            .map_err(|errno| self.error(&name, errno.into()))
+        let mut options = OpenOptions::new();
+        options.custom_flags(rustix::fs::OFlags::NONBLOCK.bits() as i32);
+        let opened = options.read(true).open(self.path(&name));
+        opened.map_err(|source| self.error(&name, source))
     }
 
     /// Events that the kernel lost on a CPU since the instance was created.

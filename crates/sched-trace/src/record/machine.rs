@@ -32,12 +32,8 @@ fn is_switched_off(command_line: &str) -> bool {
     let mut words = command_line.split_whitespace();
     words.any(|word| {
         let value = word.strip_prefix("sched_proxy_exec=");
-        value.is_some_and(|it| {
-            matches!(
-                it.to_ascii_lowercase().as_str(),
-                "0" | "n" | "no" | "off" | "f" | "false"
-            )
-        })
+        let off = ["0", "n", "no", "off", "f", "false"];
+        value.is_some_and(|it| off.contains(&it.to_ascii_lowercase().as_str()))
     })
 }
 

@@ -41,6 +41,7 @@ use instance::Instance;
 pub use machine::{base_slice_ns, scheduler_settings};
 pub use options::{Drain, RecordOptions};
 use pipes::{Drainer, Pages, Pipes};
+pub use quotas::{quota_us, throttled_us};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use rustix::time::{ClockId, Timespec, clock_gettime};

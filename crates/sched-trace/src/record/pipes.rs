@@ -4,8 +4,8 @@ use super::instance::Instance;
 use crate::Result;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
+use rustix::io::retry_on_intr;
 use std::fs::File;
-use std::io::{ErrorKind, Read};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -76,7 +76,7 @@ impl Pipes {
     /// Reads what is available. Beyond the memory limit, data stay in the kernel, which counts them
     /// as lost when it overwrites them.
     fn drain(&mut self) {
-        for (file, pages) in self.files.iter_mut().zip(&mut self.pages) {
+        for (file, pages) in self.files.iter().zip(&mut self.pages) {
             for _ in 0..self.round {
                 if self.kept >= KEPT {
                     return;
@@ -110,14 +110,8 @@ impl Pipes {
 
 /// Reads a page and returns its number of bytes; 0 if there is nothing to read, or if the CPU's
 /// buffer is gone.
-fn read(file: &mut File, page: &mut [u8]) -> usize {
-    loop {
-        match file.read(page) {
-            Ok(got) => return got,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(_) => return 0,
-        }
-    }
+fn read(file: &File, page: &mut [u8]) -> usize {
+    retry_on_intr(|| rustix::io::read(file, &mut *page)).unwrap_or(0)
 }
 
 /// Ignores poisoning: pages are complete at any time.

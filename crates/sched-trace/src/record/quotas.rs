@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Limit on the groups and levels visited; no real tree is deeper or larger.
+/// Maximum number of groups visited; no real tree has more.
 const MOST_GROUPS: usize = 20_000;
 
 /// The effects of a quota since its group was created.
@@ -99,6 +99,10 @@ impl Account {
         })
     }
 
+    fn read(directory: &Path) -> Option<Self> {
+        Self::parse(&fs::read_to_string(directory.join("cpu.stat")).ok()?)
+    }
+
     fn parse(text: &str) -> Option<Self> {
         let number = |name: &str| {
             let mut lines = text.lines().filter_map(|line| line.split_once(' '));
@@ -172,6 +176,18 @@ fn below(directory: &Path) -> impl Iterator<Item = PathBuf> + use<> {
 
 /// The quota and the threads of a group; `None` if the group has no quota.
 fn group(directory: &Path) -> Option<Group> {
+    let (quota_us, period_us) = quota_us(directory)?;
+    Some(Group {
+        quota_us,
+        period_us,
+        account: Account::read(directory)?,
+        threads: threads(directory),
+    })
+}
+
+/// The CPU time that a control group may use in each period, and the period, in microseconds;
+/// `None` without a quota.
+pub fn quota_us(directory: &Path) -> Option<(u64, u64)> {
     let read = |name: &str| fs::read_to_string(directory.join(name)).ok();
     let (quota, period) = match read("cpu.max") {
         Some(line) => {
@@ -180,13 +196,13 @@ fn group(directory: &Path) -> Option<Group> {
         }
         None => (read("cpu.cfs_quota_us")?, read("cpu.cfs_period_us")?),
     };
-    Some(Group {
-        // "max", and -1 in version 1, mean no quota.
-        quota_us: quota.trim().parse().ok()?,
-        period_us: period.trim().parse().ok()?,
-        account: Account::parse(&read("cpu.stat")?)?,
-        threads: threads(directory),
-    })
+    // "max", and -1 in version 1, mean no quota.
+    Some((quota.trim().parse().ok()?, period.trim().parse().ok()?))
+}
+
+/// How long the quota of a control group has throttled threads, in microseconds.
+pub fn throttled_us(directory: &Path) -> Option<u64> {
+    Some(Account::read(directory)?.stopped_us)
 }
 
 fn threads(directory: &Path) -> BTreeSet<i32> {

@@ -187,7 +187,7 @@ fn kworkers_are_named_by_what_they_did() {
     let groups = analyse(&trace).workqueues(&Filter::default());
     assert!(!groups.is_empty());
     let mut functions = groups.iter().filter_map(|group| group.function);
-    let unnamed = functions.any(|function| trace.name(function).starts_with("0x"));
+    let unnamed = functions.any(|function| trace.names.get(function).starts_with("0x"));
     assert!(
         !unnamed || !trace.notices.is_empty(),
         "unknown functions are reported"

@@ -5,34 +5,6 @@ use crate::ftrace::symbols::Addresses;
 use crate::{Comm, Interrupt, Kind, Name, Names, Task, TaskState, Wake};
 use std::collections::HashMap;
 
-impl Value<'_> {
-    fn number(self) -> Option<u64> {
-        match self {
-            Self::Number(number) => Some(number),
-            _ => None,
-        }
-    }
-
-    fn int(self) -> Option<i32> {
-        self.number().map(|number| number as i32)
-    }
-
-    fn comm(self) -> Option<Comm> {
-        match self {
-            Self::Text(text) => Some(Comm::new(text)),
-            _ => None,
-        }
-    }
-
-    fn state(self) -> Option<TaskState> {
-        match self {
-            Self::Number(bits) => Some(TaskState::from_bits(bits)),
-            Self::Text(text) => Some(TaskState::from_text(&String::from_utf8_lossy(text))),
-            _ => None,
-        }
-    }
-}
-
 /// Names the objects that events refer to.
 pub(crate) struct Naming<'a> {
     pub names: &'a mut Names,
@@ -57,16 +29,9 @@ impl Naming<'_> {
             },
         }
     }
-}
 
-/// The function in a kernel location: "ext4_readpage" in "ext4_readpage+0x1c/0x40".
-fn function_of(place: &str) -> &str {
-    place.split('+').next().unwrap_or(place)
-}
-
-impl Naming<'_> {
-    /// The name of the function that contains a location. Tables of functions do not list such
-    /// locations.
+    /// The name of the function that contains a location: "ext4_readpage" for
+    /// "ext4_readpage+0x1c/0x40". Tables of functions do not list such locations.
     fn place(&mut self, value: Value<'_>) -> Option<Name> {
         let text = match value {
             Value::Number(number) => match self.symbols.get(&number) {
@@ -78,9 +43,166 @@ impl Naming<'_> {
                 self.names.get(name).to_owned()
             }
         };
-        Some(self.names.intern(function_of(&text)))
+        Some(self.names.intern(text.split('+').next()?))
     }
 }
+
+/// A type of the fields of events: how it is read from a value, and written as one.
+trait Field: Sized {
+    /// `None` if the value is missing.
+    fn read(value: Value<'_>, naming: &mut Naming<'_>) -> Option<Self>;
+    fn value(&self) -> Value<'_>;
+}
+
+macro_rules! numbers {
+    ($($type:ty: $read:expr, $value:expr;)*) => {$(
+        impl Field for $type {
+            fn read(value: Value<'_>, _: &mut Naming<'_>) -> Option<Self> {
+                let Value::Number(number) = value else { return None };
+                Some($read(number))
+            }
+
+            fn value(&self) -> Value<'_> {
+                Value::Number($value(*self))
+            }
+        }
+    )*};
+}
+
+numbers! {
+    u64: (|number| number), (|number| number);
+    u32: (|number| number as u32), u64::from;
+    i32: (|number| number as i32), (|number| i64::from(number) as u64);
+    bool: (|number| number != 0), u64::from;
+}
+
+impl Field for Comm {
+    fn read(value: Value<'_>, _: &mut Naming<'_>) -> Option<Self> {
+        match value {
+            Value::Text(text) => Some(Self::new(text)),
+            _ => None,
+        }
+    }
+
+    fn value(&self) -> Value<'_> {
+        Value::Text(self.as_bytes())
+    }
+}
+
+impl Field for TaskState {
+    fn read(value: Value<'_>, _: &mut Naming<'_>) -> Option<Self> {
+        match value {
+            Value::Number(bits) => Some(Self::from_bits(bits)),
+            Value::Text(text) => Some(Self::from_text(&String::from_utf8_lossy(text))),
+            _ => None,
+        }
+    }
+
+    fn value(&self) -> Value<'_> {
+        Value::Number(self.0.into())
+    }
+}
+
+impl Field for Name {
+    fn read(value: Value<'_>, naming: &mut Naming<'_>) -> Option<Self> {
+        naming.name(value)
+    }
+
+    fn value(&self) -> Value<'_> {
+        Value::Name(*self)
+    }
+}
+
+impl Field for Option<Name> {
+    fn read(value: Value<'_>, naming: &mut Naming<'_>) -> Option<Self> {
+        Some(naming.name(value))
+    }
+
+    fn value(&self) -> Value<'_> {
+        self.map_or(Value::Absent, Value::Name)
+    }
+}
+
+/// Each type of event with its values, and the event made of them.
+macro_rules! events {
+    ($($what:ident($($field:ident),*) $kind:ident { $($event:tt)* })*) => {
+        fn event(what: What, values: Values<'_>, naming: &mut Naming<'_>) -> Option<Kind> {
+            let mut values = values.into_iter();
+            Some(match what {$(
+                What::$what => {
+                    $(let $field = Field::read(values.next()?, naming)?;)*
+                    Kind::$kind { $($event)* }
+                }
+            )*})
+        }
+
+        fn fields(kind: &Kind) -> (What, Values<'_>) {
+            let mut values = ABSENT;
+            let mut next = values.iter_mut();
+            let mut put = |given| {
+                if let Some(value) = next.next() {
+                    *value = given;
+                }
+            };
+            let what = match kind {$(
+                Kind::$kind { $($event)* } => {
+                    $(put($field.value());)*
+                    What::$what
+                }
+            )*};
+            (what, values)
+        }
+    };
+}
+
+events! {
+    Switch(comm, pid, prio, prev_state, next_comm, next_pid, next_prio) Switch {
+        prev: Task { comm, pid, prio },
+        prev_state,
+        next: Task { comm: next_comm, pid: next_pid, prio: next_prio },
+    }
+    Waking(comm, pid, prio, target_cpu) Wake {
+        wake: Wake::Begins, task: Task { comm, pid, prio }, target_cpu,
+    }
+    Wakeup(comm, pid, prio, target_cpu) Wake {
+        wake: Wake::Done, task: Task { comm, pid, prio }, target_cpu,
+    }
+    WakeupNew(comm, pid, prio, target_cpu) Wake {
+        wake: Wake::New, task: Task { comm, pid, prio }, target_cpu,
+    }
+    Migrate(comm, pid, prio, from_cpu, to_cpu) Migrate {
+        task: Task { comm, pid, prio }, from_cpu, to_cpu,
+    }
+    WorkQueued(work, function, queue) WorkQueued { work, function, queue, kthread: false }
+    WorkStart(work, function) WorkStart { work, function, kthread: false }
+    WorkEnd(work, function) WorkEnd { work, function, kthread: false }
+    KthreadQueued(work, function, queue) WorkQueued { work, function, queue, kthread: true }
+    KthreadStart(work, function) WorkStart { work, function, kthread: true }
+    KthreadEnd(work, function) WorkEnd { work, function, kthread: true }
+    Fork(parent_comm, parent_pid, child_comm, child_pid) Fork {
+        parent_comm, parent_pid, child_comm, child_pid,
+    }
+    Exec(filename, pid, old_pid) Exec { filename, pid, old_pid }
+    Exit(comm, pid, prio) Exit { task: Task { comm, pid, prio } }
+    NewTask(pid, comm, flags) NewTask { pid, comm, flags }
+    Rename(pid, comm) Rename { pid, comm }
+    FuseSent(connection, unique, opcode) FuseSent { connection, unique, opcode }
+    FuseDone(connection, unique) FuseDone { connection, unique }
+    RequestDone(device) BlockDone { device, request: true }
+    BioDone(device) BlockDone { device, request: false }
+    HandlerBegin(irq, name) Interrupt {
+        source: Interrupt::Handler { irq, name }, begins: true,
+    }
+    HandlerEnd(irq, name) Interrupt {
+        source: Interrupt::Handler { irq, name }, begins: false,
+    }
+    SoftirqBegin(vector) Interrupt { source: Interrupt::Softirq(vector), begins: true }
+    SoftirqEnd(vector) Interrupt { source: Interrupt::Softirq(vector), begins: false }
+    SleptIn(pid, io_wait, caller) SleptIn { pid, io_wait, caller }
+}
+
+/// The values that hold a thread's old and new name.
+const RENAMED: std::ops::Range<usize> = 1..3;
 
 /// The event with these values, written by the thread `pid`; `None` if a value is missing.
 pub(crate) fn kind(
@@ -89,262 +211,26 @@ pub(crate) fn kind(
     pid: i32,
     naming: &mut Naming<'_>,
 ) -> Option<Kind> {
-    let [a, b, c, d, e, ..] = *values;
-    let task = |at: usize| {
-        Some(Task {
-            comm: values[at].comm()?,
-            pid: values[at + 1].int()?,
-            prio: values[at + 2].int()?,
-        })
-    };
-    let wake = |wake| {
-        Some(Kind::Wake {
-            wake,
-            task: task(0)?,
-            target_cpu: d.int()? as u32,
-        })
-    };
-    Some(match what {
-        What::Switch => Kind::Switch {
-            prev: task(0)?,
-            prev_state: d.state()?,
-            next: task(4)?,
-        },
-        What::Waking => wake(Wake::Begins)?,
-        What::Wakeup => wake(Wake::Done)?,
-        What::WakeupNew => wake(Wake::New)?,
-        What::Migrate => Kind::Migrate {
-            task: task(0)?,
-            from_cpu: d.int()? as u32,
-            to_cpu: e.int()? as u32,
-        },
-        What::WorkQueued | What::KthreadQueued => Kind::WorkQueued {
-            work: a.number()?,
-            function: naming.name(b)?,
-            queue: naming.name(c),
-            kthread: what == What::KthreadQueued,
-        },
-        What::WorkStart | What::KthreadStart => Kind::WorkStart {
-            work: a.number()?,
-            function: naming.name(b)?,
-            kthread: what == What::KthreadStart,
-        },
-        What::WorkEnd | What::KthreadEnd => Kind::WorkEnd {
-            work: a.number()?,
-            function: naming.name(b),
-            kthread: what == What::KthreadEnd,
-        },
-        What::Fork => Kind::Fork {
-            parent_comm: a.comm()?,
-            parent_pid: b.int()?,
-            child_comm: c.comm()?,
-            child_pid: d.int()?,
-        },
-        What::Exec => Kind::Exec {
-            filename: naming.name(a)?,
-            pid: b.int()?,
-            old_pid: c.int()?,
-        },
-        What::Exit => Kind::Exit { task: task(0)? },
-        What::NewTask => Kind::NewTask {
-            pid: a.int()?,
-            comm: b.comm()?,
-            flags: c.number()?,
-        },
-        What::Rename => Kind::Rename {
-            pid: a.int().unwrap_or(pid),
-            comm: c.comm()?,
-        },
-        What::FuseSent => Kind::FuseSent {
-            connection: a.int()? as u32,
-            unique: b.number()?,
-            opcode: c.int()? as u32,
-        },
-        What::FuseDone => Kind::FuseDone {
-            connection: a.int()? as u32,
-            unique: b.number()?,
-        },
-        What::HandlerBegin | What::HandlerEnd => Kind::Interrupt {
-            source: Interrupt::Handler {
-                irq: a.int()?,
-                name: naming.name(b),
-            },
-            begins: what == What::HandlerBegin,
-        },
-        What::SoftirqBegin | What::SoftirqEnd => Kind::Interrupt {
-            source: Interrupt::Softirq(a.int()? as u32),
-            begins: what == What::SoftirqBegin,
-        },
-        What::SleptIn => Kind::SleptIn {
-            pid: a.int()?,
-            io_wait: b.number()? != 0,
-            caller: naming.place(c)?,
-        },
-        What::RequestDone | What::BioDone => Kind::BlockDone {
-            device: a.int()? as u32,
-            request: what == What::RequestDone,
-        },
-    })
+    let mut values = *values;
+    match what {
+        What::SleptIn => values[2] = Value::Name(naming.place(values[2])?),
+        What::Rename => {
+            // The old name is not read.
+            values[RENAMED].rotate_left(1);
+            if !matches!(values[0], Value::Number(_)) {
+                values[0] = Value::Number(pid as u64);
+            }
+        }
+        _ => {}
+    }
+    event(what, values, naming)
 }
 
 /// The type of an event and the values of its fields.
 pub(crate) fn values(kind: &Kind) -> (What, Values<'_>) {
-    let work = |what, of_kthread, kthread: &bool| if *kthread { of_kthread } else { what };
-    match kind {
-        Kind::Switch {
-            prev: p,
-            prev_state,
-            next: n,
-        } => {
-            let ([a, b, c], [e, f, g]) = (task(p), task(n));
-            (What::Switch, [a, b, c, of(prev_state.0), e, f, g])
-        }
-        Kind::Wake {
-            wake,
-            task: t,
-            target_cpu,
-        } => {
-            let what = match wake {
-                Wake::Begins => What::Waking,
-                Wake::Done => What::Wakeup,
-                Wake::New => What::WakeupNew,
-            };
-            (what, padded(&task(t), &[of(*target_cpu)]))
-        }
-        Kind::Migrate {
-            task: t,
-            from_cpu,
-            to_cpu,
-        } => (
-            What::Migrate,
-            padded(&task(t), &[of(*from_cpu), of(*to_cpu)]),
-        ),
-        Kind::WorkQueued {
-            work: w,
-            function,
-            queue,
-            kthread,
-        } => {
-            let what = work(What::WorkQueued, What::KthreadQueued, kthread);
-            (
-                what,
-                padded(&[of(*w), Value::Name(*function), name(queue)], &[]),
-            )
-        }
-        Kind::WorkStart {
-            work: w,
-            function,
-            kthread,
-        } => {
-            let what = work(What::WorkStart, What::KthreadStart, kthread);
-            (what, padded(&[of(*w), Value::Name(*function)], &[]))
-        }
-        Kind::WorkEnd {
-            work: w,
-            function,
-            kthread,
-        } => {
-            let what = work(What::WorkEnd, What::KthreadEnd, kthread);
-            (what, padded(&[of(*w), name(function)], &[]))
-        }
-        Kind::Fork {
-            parent_comm,
-            parent_pid,
-            child_comm,
-            child_pid,
-        } => {
-            let parent = [text_of(parent_comm), int(*parent_pid)];
-            (
-                What::Fork,
-                padded(&parent, &[text_of(child_comm), int(*child_pid)]),
-            )
-        }
-        Kind::Exec {
-            filename,
-            pid,
-            old_pid,
-        } => {
-            let pids = [int(*pid), int(*old_pid)];
-            (What::Exec, padded(&[Value::Name(*filename)], &pids))
-        }
-        Kind::Exit { task: t } => (What::Exit, padded(&task(t), &[])),
-        Kind::NewTask { pid, comm, flags } => (
-            What::NewTask,
-            padded(&[int(*pid), text_of(comm), of(*flags)], &[]),
-        ),
-        Kind::Rename { pid, comm } => (
-            What::Rename,
-            padded(&[int(*pid), Value::Absent, text_of(comm)], &[]),
-        ),
-        Kind::FuseSent {
-            connection,
-            unique,
-            opcode,
-        } => {
-            let numbers = [of(*connection), of(*unique), of(*opcode)];
-            (What::FuseSent, padded(&numbers, &[]))
-        }
-        Kind::FuseDone { connection, unique } => {
-            (What::FuseDone, padded(&[of(*connection), of(*unique)], &[]))
-        }
-        Kind::Interrupt { source, begins } => {
-            let (at, values) = match source {
-                Interrupt::Handler { irq, name: of } => (0, [int(*irq), name(of)]),
-                Interrupt::Softirq(vector) => (2, [Value::Number((*vector).into()), Value::Absent]),
-            };
-            let all = [
-                What::HandlerBegin,
-                What::HandlerEnd,
-                What::SoftirqBegin,
-                What::SoftirqEnd,
-            ];
-            (all[at + usize::from(!begins)], padded(&values, &[]))
-        }
-        Kind::SleptIn {
-            pid,
-            caller,
-            io_wait,
-        } => {
-            let values = [int(*pid), of(*io_wait), Value::Name(*caller)];
-            (What::SleptIn, padded(&values, &[]))
-        }
-        Kind::BlockDone { device, request } => {
-            let what = if *request {
-                What::RequestDone
-            } else {
-                What::BioDone
-            };
-            (what, padded(&[of(*device)], &[]))
-        }
+    let (what, mut values) = fields(kind);
+    if what == What::Rename {
+        values[RENAMED].rotate_right(1);
     }
-}
-
-fn padded<'a>(first: &[Value<'a>], then: &[Value<'a>]) -> Values<'a> {
-    let mut values = ABSENT;
-    let given = first.iter().chain(then);
-    values
-        .iter_mut()
-        .zip(given)
-        .for_each(|(value, given)| *value = *given);
-    values
-}
-
-fn task(task: &Task) -> [Value<'_>; 3] {
-    [text_of(&task.comm), int(task.pid), int(task.prio)]
-}
-
-fn text_of(comm: &Comm) -> Value<'_> {
-    Value::Text(comm.as_bytes())
-}
-
-fn int(number: i32) -> Value<'static> {
-    Value::Number(i64::from(number) as u64)
-}
-
-fn of(number: impl Into<u64>) -> Value<'static> {
-    Value::Number(number.into())
-}
-
-fn name(name: &Option<Name>) -> Value<'static> {
-    name.map_or(Value::Absent, Value::Name)
+    (what, values)
 }

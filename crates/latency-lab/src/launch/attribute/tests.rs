@@ -48,7 +48,7 @@ fn trace(text: &str) -> Trace {
             panic!("{line}")
         };
         let (work, kthread) = (7, false);
-        let mut function = || trace.intern(other);
+        let mut function = || trace.names.intern(other);
         let kind = match what {
             "wakes" => Kind::Wake {
                 wake: Wake::Begins,

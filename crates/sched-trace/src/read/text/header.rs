@@ -1,12 +1,10 @@
 //! The header of ftrace's text: `# entries-in-buffer/entries-written: 130/150   #P:2`.
 
 use super::parts::Parts;
+use crate::input::CPUS;
 
 /// Perfetto's converter prints this header above any trace.
 const CONVERTED: &str = "30624/30624   #P:4";
-
-/// Largest accepted number of CPUs.
-const CPUS: u32 = 1 << 16;
 
 /// The contents of a text's headers, and how many events follow them.
 #[derive(Debug, Default)]

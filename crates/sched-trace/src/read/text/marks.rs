@@ -1,5 +1,7 @@
 //! Lines that are neither events nor comments: losses, CPUs, and unknown lines.
 
+use crate::input::CPUS;
+
 /// Parses a report of lost events. Returns the CPU, if the line names it, and the number of events,
 /// 1 if the line does not say; they are missing before the CPU's next event.
 ///
@@ -33,8 +35,6 @@ pub(super) fn lost(text: &str) -> Option<(Option<u32>, u64)> {
 
 /// The CPUs in trace-cmd's lines: `cpus=2`, and `CPU 1 is empty`.
 pub(super) fn cpus(text: &str) -> Option<std::ops::Range<u32>> {
-    /// Largest accepted number of CPUs.
-    const CPUS: u32 = 1 << 16;
     if let Some(count) = text.strip_prefix("cpus=") {
         return Some(0..count.trim().parse().ok().filter(|count| *count <= CPUS)?);
     }

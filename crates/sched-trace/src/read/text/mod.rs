@@ -18,7 +18,7 @@ mod tests;
 use crate::error::{COUNTED, Fault};
 use crate::ftrace::symbols::Addresses;
 use crate::ftrace::threads;
-use crate::input::Limits;
+use crate::input::ReadOptions;
 use crate::schema::{self, Naming};
 use crate::{Event, Notice, Trace};
 use header::Head;
@@ -38,7 +38,7 @@ const BYTE_ORDER_MARK: char = '\u{feff}';
 const LINE: u64 = 1 << 16;
 
 /// Reads a whole trace.
-pub(super) fn read(mut file: impl BufRead, limits: Limits) -> Result<Trace, Fault> {
+pub(super) fn read(mut file: impl BufRead, limits: ReadOptions) -> Result<Trace, Fault> {
     let mut lines = Lines {
         trace: Trace::new(""),
         ..Lines::default()
@@ -50,7 +50,7 @@ pub(super) fn read(mut file: impl BufRead, limits: Limits) -> Result<Trace, Faul
         if got == 0 {
             break;
         }
-        // A truncated number parses as well as a complete one, so the last line must be complete.
+        // A truncated number is still a number, so the last line must be complete.
         cut = !line.ends_with(b"\n") && got < LINE;
         let text = String::from_utf8_lossy(&line);
         lines.add(text.trim_start_matches(BYTE_ORDER_MARK).trim_end());
@@ -104,12 +104,10 @@ impl Lines {
             self.trace.claims.skips_some |= head.is_perf;
             if let Some(time_ns) = head::seconds(head.time) {
                 self.parts.event(head.cpu, time_ns);
-                let lossy = std::mem::take(&mut self.lossy).into_iter();
-                let (here, later) = lossy.partition(|cpu| cpu.is_none_or(|cpu| cpu == head.cpu));
-                self.lossy = later;
-                let here: Vec<Option<u32>> = here;
-                here.into_iter()
-                    .for_each(|cpu| self.trace.lose_before(0, cpu, time_ns));
+                let is_here = |cpu: &mut Option<u32>| cpu.is_none_or(|cpu| cpu == head.cpu);
+                for cpu in self.lossy.extract_if(.., is_here) {
+                    self.trace.lose_before(0, cpu, time_ns);
+                }
             }
         }
         if let Some(event) = head.as_ref().and_then(|head| event(&mut self.trace, head)) {
@@ -165,20 +163,14 @@ impl Lines {
             let (count, first) = (self.unknown, self.first_unknown);
             trace.notices.push(Notice::UnknownLines { count, first });
         }
-        let Head {
-            overwritten,
-            missing,
-            cpus,
-            counts,
-            ..
-        } = self.head.ended();
-        if counts && missing == 0 {
-            trace.claims.counted.extend(cpus.clone());
+        let head = self.head.ended();
+        if head.counts && head.missing == 0 {
+            trace.claims.counted.extend(head.cpus.clone());
         }
-        trace.claims.cpus.extend(cpus);
-        trace.lose(missing);
-        match (overwritten, trace.lost_events) {
-            (0, 0) if !counts && !trace.claims.skips_some && trace.claims.seams.is_empty() => {
+        trace.claims.cpus.extend(head.cpus);
+        trace.lose(head.missing);
+        match (head.overwritten, trace.lost_events) {
+            (0, 0) if !head.counts && !trace.claims.skips_some && trace.claims.seams.is_empty() => {
                 trace.trim();
             }
             (0, _) => {}

@@ -1,5 +1,6 @@
 //! Recordings that were concatenated into one text: where one ends and the next begins.
 
+use crate::claims::seams;
 use std::collections::BTreeMap;
 
 /// Times and CPUs of one recording.
@@ -53,18 +54,7 @@ impl Parts {
                 None => recordings.push(part),
             }
         }
-        let mut spans: Vec<(u64, u64)> = recordings.iter().filter_map(Part::span).collect();
-        spans.sort_unstable();
-        for pair in spans.windows(2) {
-            let ((_, last), (first, _)) = (pair[0], pair[1]);
-            if first < last {
-                return Err(format!(
-                    "its clock jumps back at {:.6} s: recordings that overlap in time were joined; read each of them separately",
-                    last as f64 / 1e9
-                ));
-            }
-        }
-        Ok(spans.into_iter().skip(1).map(|(first, _)| first).collect())
+        seams(recordings.iter().filter_map(Part::span).collect())
     }
 }
 

@@ -22,7 +22,7 @@ CPU:1 [LOST 4 EVENTS]
 ";
 
 fn parse(text: &str) -> Result<Trace, Fault> {
-    read(text.as_bytes(), Limits::new(&Default::default()))
+    read(text.as_bytes(), ReadOptions::default())
 }
 
 #[test]

@@ -7,7 +7,7 @@ mod sections;
 use crate::Trace;
 use crate::error::Fault;
 use crate::ftrace::tracing_data::{MAGIC, opening};
-use crate::input::{ByteReader, Limits};
+use crate::input::{ByteReader, ReadOptions};
 use options::{Buffer, Contents, Options};
 use std::io::{Read, Seek, SeekFrom};
 
@@ -21,7 +21,7 @@ const SECTIONS: usize = 1000;
 const AFTER_EVENTS: u64 = 1 << 20;
 
 /// Reads a whole trace.
-pub(super) fn read(mut file: impl Read + Seek, mut limits: Limits) -> Result<Trace, Fault> {
+pub(super) fn read(mut file: impl Read + Seek, mut limits: ReadOptions) -> Result<Trace, Fault> {
     let size = file.seek(SeekFrom::End(0))?;
     file.rewind()?;
     let mut reader = ByteReader::new(file, FORMAT);
@@ -70,15 +70,6 @@ fn holds_another<R: Read + Seek>(
     Ok(rest.windows(MAGIC.len()).any(|bytes| bytes == MAGIC))
 }
 
-/// Checks what follows the events of a version 7 trace: sections, some of which are not read, or
-/// another trace, which is refused elsewhere.
-fn behind<R: Read + Seek>(reader: &mut ByteReader<R>, end: u64, size: u64) -> Result<(), Fault> {
-    if holds_another(reader, end, size)? {
-        return Ok(());
-    }
-    sections::check(reader, end, size)
-}
-
 fn version6<R: Read + Seek>(reader: &mut ByteReader<R>, page: usize) -> Result<Contents, Fault> {
     let mut contents = Contents::default();
     contents.description.read(reader)?;
@@ -103,7 +94,7 @@ fn version6<R: Read + Seek>(reader: &mut ByteReader<R>, page: usize) -> Result<C
 
 fn version7<R: Read + Seek>(
     reader: &mut ByteReader<R>,
-    limits: &mut Limits,
+    limits: &mut ReadOptions,
     size: u64,
 ) -> Result<Contents, Fault> {
     let algorithm = reader.string("the compression")?;
@@ -141,8 +132,11 @@ fn version7<R: Read + Seek>(
         return Err(reader.broken("it holds no ring buffer data"));
     };
     let (compressed, length) = sections::section_head(reader, buffer.section, options::BUFFER)?;
-    let end = reader.offset.saturating_add(length);
-    behind(reader, end.min(size), size)?;
+    let end = reader.offset.saturating_add(length).min(size);
+    // More sections follow the events, or another trace, which the caller refuses.
+    if !holds_another(reader, end, size)? {
+        sections::check(reader, end, size)?;
+    }
     contents.algorithm = compressed.then_some(algorithm);
     (contents.options, contents.buffer) = (options, buffer);
     Ok(contents)

@@ -3,7 +3,7 @@
 use crate::error::Fault;
 use crate::ftrace::loss::Loss;
 use crate::ftrace::tracing_data::TracingData;
-use crate::input::ByteReader;
+use crate::input::{ByteReader, CPUS};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Cursor, Read};
 
@@ -71,9 +71,6 @@ pub(super) const FTRACE_EVENTS: u16 = 17;
 pub(super) const EVENT_FORMATS: u16 = 18;
 pub(super) const KALLSYMS: u16 = 19;
 const CMDLINES: u16 = 21;
-
-/// Largest accepted number of CPUs.
-const CPUS: u32 = 1 << 16;
 
 /// Reads one option; returns false after the last one. Only version 7 stores offsets of sections.
 pub(super) fn option<R: Read>(

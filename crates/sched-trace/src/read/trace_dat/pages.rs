@@ -6,7 +6,7 @@ use crate::error::{COUNTED, Fault};
 use crate::ftrace::decode::Decoder;
 use crate::ftrace::format::PageLayout;
 use crate::ftrace::{page, symbols, threads};
-use crate::input::{ByteReader, Limits};
+use crate::input::{ByteReader, ReadOptions};
 use crate::settings::is_built_with_proxy;
 use crate::{Comm, SchedulerSettings, Trace};
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,14 +28,14 @@ struct Pages {
     missed: u64,
     /// Events of all kinds that were found, by CPU.
     found: BTreeMap<u32, u64>,
-    limits: Limits,
+    limits: ReadOptions,
 }
 
 /// Decodes the pages of all CPUs.
 pub(super) fn read<R: Read + Seek>(
     mut reader: ByteReader<R>,
     contents: &Contents,
-    limits: Limits,
+    limits: ReadOptions,
 ) -> Result<Trace, Fault> {
     let mut pages = Pages::new(&reader, contents, limits)?;
     for cpu in contents.buffer.cpus.iter().filter(|cpu| cpu.size > 0) {
@@ -64,7 +64,7 @@ impl Pages {
     fn new<R: Read>(
         reader: &ByteReader<R>,
         contents: &Contents,
-        limits: Limits,
+        limits: ReadOptions,
     ) -> Result<Self, Fault> {
         let (options, description) = (&contents.options, &contents.description);
         let layout = PageLayout {

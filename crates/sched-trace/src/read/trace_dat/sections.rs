@@ -2,7 +2,7 @@
 
 use super::options::FORMAT;
 use crate::error::Fault;
-use crate::input::{ByteReader, Limits, inflate};
+use crate::input::{ByteReader, ReadOptions, inflate};
 use std::io::{Cursor, Read, Seek, SeekFrom};
 
 /// Section flag: compressed.
@@ -71,7 +71,7 @@ pub(super) fn section<R: Read + Seek>(
     offset: u64,
     id: u16,
     algorithm: &str,
-    limits: &mut Limits,
+    limits: &mut ReadOptions,
 ) -> Result<ByteReader<Cursor<Vec<u8>>>, Fault> {
     let bytes = match section_head(reader, offset, id)? {
         (true, _) => chunk(reader, algorithm, limits)?,
@@ -84,7 +84,7 @@ pub(super) fn section<R: Read + Seek>(
 pub(super) fn chunk<R: Read>(
     reader: &mut ByteReader<R>,
     algorithm: &str,
-    limits: &mut Limits,
+    limits: &mut ReadOptions,
 ) -> Result<Vec<u8>, Fault> {
     let packed = reader.u32("a compressed chunk")?;
     let unpacked = reader.u32("a compressed chunk")?;
