@@ -33,7 +33,7 @@ pub struct MountWatch {
 
 /// Spans of all mounts.
 #[derive(Debug, Default)]
-pub struct Requests {
+struct Requests {
     /// Spans, each with the device number of its mount.
     spans: Vec<(u32, Span)>,
     mounts: HashSet<u32>,
@@ -68,10 +68,13 @@ impl MountWatch {
         Ok(Self { stop, answers })
     }
 
-    /// Ends the thread and returns the mounts' reports.
-    pub fn end(self) -> Requests {
+    /// Ends the thread, adds the tracks to `trace` and returns a summary of them.
+    pub fn end(self, trace: &mut Trace) -> String {
         let _ = self.stop.send(());
-        self.answers.recv_timeout(PATIENCE).unwrap_or_default()
+        match self.answers.recv_timeout(PATIENCE) {
+            Ok(requests) => requests.add_to(trace),
+            Err(_) => "; no requests, because a mount does not answer".into(),
+        }
     }
 }
 
@@ -91,8 +94,7 @@ impl Requests {
         }
     }
 
-    /// Adds the tracks to `trace` and returns a summary of them.
-    pub fn add_to(mut self, trace: &mut Trace) -> String {
+    fn add_to(mut self, trace: &mut Trace) -> String {
         let mut asked: HashMap<(u32, u64), (u64, i32)> = HashMap::new();
         for event in &trace.events {
             if let Kind::FuseSent {

@@ -205,3 +205,34 @@ fn a_recording_has_the_requests_of_a_mount_with_what_was_done_for_them() {
     };
     assert!(!shown.iter().any(alone), "{shown:?}");
 }
+
+#[test]
+fn a_mount_that_does_not_answer_is_said() {
+    let Some(image) = image() else { return };
+    let _alone = recorders::alone();
+    let mount = tempfile::tempdir().unwrap();
+    let trace = tempfile::NamedTempFile::new().unwrap();
+    // Other recorders do not see the mount, because it is in a namespace of its own.
+    let script = r#"
+        "$0" mount -f "$1" "$2" & parent=$!
+        for try in $(seq 100); do mountpoint -q "$2" && break; sleep 0.1; done
+        daemon=$(cat /proc/$parent/task/*/children)
+        kill -STOP $daemon $parent
+        "$0" trace record -o "$3" -- true
+        kill -KILL $daemon $parent
+    "#;
+    let output = Command::new("unshare")
+        .args(["--mount", "sh", "-c", script])
+        .arg(erofast().get_program())
+        .args([image.as_path(), mount.path(), trace.path()])
+        .output()
+        .unwrap();
+    let printed = String::from_utf8_lossy(&output.stderr);
+    if printed.contains("tracefs") || printed.contains("unshare failed") {
+        return println!("skipped: {printed}");
+    }
+    assert!(
+        printed.contains("no requests, because a mount does not answer"),
+        "{printed}"
+    );
+}

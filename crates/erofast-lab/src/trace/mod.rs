@@ -83,7 +83,7 @@ pub fn record(args: &TraceRecordArgs) -> anyhow::Result<Outcome> {
             (recorder.stop()?, Outcome::Fine)
         }
     };
-    let requests = watch.end().add_to(&mut trace);
+    let requests = watch.end(&mut trace);
     perfetto::save(&trace, &args.output)?;
     summarize(&trace, &requests, args);
     Ok(outcome)
