@@ -47,8 +47,8 @@ fn check(profile: &Profile) {
     }
     let mut half = profile.clone();
     half.trim(&Trim {
-        bytes: profile.bytes() / 2,
-        until_ms: profile.lasts_ms(),
+        bytes: Some(profile.bytes() / 2),
+        until_ms: Some(profile.lasts_ms()),
     });
     assert!(half.bytes() <= profile.bytes() / 2);
     let read = Profile::parse(&half.to_text()).expect("what is trimmed can be read");

@@ -90,7 +90,6 @@ impl Program {
 
     fn to_text(&self) -> String {
         let mut text = format!("program {}\n", escaped(&self.path));
-        let all = Trim::default();
         let mut number = |word, number: u32| {
             if number > 0 {
                 let _ = writeln!(text, "{word} {number}");
@@ -98,11 +97,11 @@ impl Program {
         };
         number("launches", self.launches);
         number("idle-mounts", self.idle_mounts);
-        if self.trim.until_ms != all.until_ms {
-            let _ = writeln!(text, "until {}", self.trim.until_ms);
+        if let Some(until) = self.trim.until_ms {
+            let _ = writeln!(text, "until {until}");
         }
-        if self.trim.bytes != all.bytes {
-            let _ = writeln!(text, "bytes {}", self.trim.bytes);
+        if let Some(bytes) = self.trim.bytes {
+            let _ = writeln!(text, "bytes {bytes}");
         }
         text + &self.profile.to_text()
     }
@@ -195,8 +194,8 @@ impl Learned {
                 }
                 ("launches", Some(last)) => last.launches = parsed(rest, number)?,
                 ("idle-mounts", Some(last)) => last.idle_mounts = parsed(rest, number)?,
-                ("until", Some(last)) => last.trim.until_ms = parsed(rest, number)?,
-                ("bytes", Some(last)) => last.trim.bytes = parsed(rest, number)?,
+                ("until", Some(last)) => last.trim.until_ms = Some(parsed(rest, number)?),
+                ("bytes", Some(last)) => last.trim.bytes = Some(parsed(rest, number)?),
                 (_, Some(_)) => reader.line(line, number)?,
                 (_, None) => {}
             }
@@ -320,8 +319,8 @@ mod tests {
             launches: 2,
             idle_mounts: number,
             trim: Trim {
-                until_ms: 700,
-                bytes: u64::MAX - u64::from(number),
+                until_ms: Some(700),
+                bytes: Some(u64::MAX - u64::from(number)),
             },
             profile,
         }

@@ -9,7 +9,7 @@
 //! use launch_profile::{Profile, Trim};
 //!
 //! let mut profile = Profile::parse(&Profile::default().to_text())?;
-//! profile.trim(&Trim { until_ms: 2000, bytes: 64 << 20 });
+//! profile.trim(&Trim { until_ms: Some(2000), bytes: None });
 //! assert_eq!(profile.bytes(), 0);
 //! # Ok::<(), launch_profile::Error>(())
 //! ```

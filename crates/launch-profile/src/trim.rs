@@ -5,24 +5,14 @@ use std::collections::HashMap;
 use crate::limits::{NAMES, PROFILE_BYTES, WINDOWS};
 use crate::profile::{LookedUp, Name, Profile};
 
-/// Limits for the trimmed profile.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// Limits for the trimmed profile; the default has none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Trim {
     /// Keep pages that were first read at most this many milliseconds after the beginning.
-    pub until_ms: u32,
+    pub until_ms: Option<u32>,
     /// Keep at most this many bytes of pages, in order; a window that would exceed the limit is
     /// dropped.
-    pub bytes: u64,
-}
-
-impl Default for Trim {
-    /// Keeps everything.
-    fn default() -> Self {
-        Self {
-            until_ms: u32::MAX,
-            bytes: u64::MAX,
-        }
-    }
+    pub bytes: Option<u64>,
 }
 
 impl Profile {
@@ -31,8 +21,10 @@ impl Profile {
     pub fn trim(&mut self, wanted: &Trim) {
         let mut bytes = 0;
         self.windows.retain(|window| {
-            let kept = window.at_ms <= wanted.until_ms && bytes + window.bytes() <= wanted.bytes;
-            bytes += if kept { window.bytes() } else { 0 };
+            let more = bytes + window.bytes();
+            let kept = wanted.until_ms.is_none_or(|limit| window.at_ms <= limit)
+                && wanted.bytes.is_none_or(|limit| more <= limit);
+            bytes = if kept { more } else { bytes };
             kept
         });
         self.names.sort_by_key(|name| name.at_ms);

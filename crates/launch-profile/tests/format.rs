@@ -100,7 +100,7 @@ fn names_that_lead_out_of_their_directory_are_refused() {
 fn trimming_by_time_keeps_the_first_windows_and_their_files() {
     let mut trimmed = profile();
     trimmed.trim(&Trim {
-        until_ms: 1,
+        until_ms: Some(1),
         ..Trim::default()
     });
     assert_eq!(trimmed.windows, [window(0, 0, 0b1011, 0)]);
@@ -112,7 +112,7 @@ fn trimming_by_time_keeps_the_first_windows_and_their_files() {
 fn trimming_by_bytes_passes_over_what_does_not_fit() {
     let mut trimmed = profile();
     trimmed.trim(&Trim {
-        bytes: 4 * PAGE,
+        bytes: Some(4 * PAGE),
         ..Trim::default()
     });
     assert_eq!(

@@ -3,7 +3,6 @@
 use std::io::{self, Read};
 
 use erofs_engine::Engine;
-use erofs_engine::erofs_format::Inode;
 use sha2::{Digest, Sha256};
 
 use super::found::Found;
@@ -25,12 +24,31 @@ pub fn compare(
 ) {
     let mut hasher = Sha256::new();
     for part in Parts::new(engine, task.inode.clone()) {
-        match hash(engine, &task.inode, part, buffer, &mut hasher) {
+        let (offset, hashed) = match part {
+            Part::Data(range) => {
+                let read = parts::read(engine, &task.inode, &range, buffer);
+                let hashed = read.map(|bytes| {
+                    hasher.update(bytes);
+                    bytes.len() as u64
+                });
+                (range.start, hashed.map_err(|error| error.to_string()))
+            }
+            Part::Hole(range) if range.end - range.start > HOLE_MAX => {
+                let length = range.end - range.start;
+                let what = format!("a hole of {length} bytes is too large to hash");
+                (range.start, Err(what))
+            }
+            Part::Hole(range) => {
+                let mut zeros = io::repeat(0).take(range.end - range.start);
+                let hashed = io::copy(&mut zeros, &mut hasher);
+                (range.start, hashed.map_err(|error| error.to_string()))
+            }
+            Part::Fault { offset, error } => (offset, Err(error)),
+        };
+        match hashed {
             Ok(bytes) if counts => found.bar.add(bytes),
             Ok(_) => {}
-            Err((offset, error)) => {
-                return found.add_content(task.order, offset, task.fault(error));
-            }
+            Err(error) => return found.add_content(task.order, offset, task.fault(error)),
         }
     }
     let sum: Sum = hasher.finalize().into();
@@ -40,32 +58,4 @@ pub fn compare(
     }
     let what = format!("its SHA-256 is {}, expected {}", hex(&sum), hex(expected));
     found.add(task.order, task.fault(what));
-}
-
-/// Hashes one part. Returns the part's length, or the offset of a fault and what it is.
-fn hash(
-    engine: &Engine,
-    inode: &Inode,
-    part: Part,
-    buffer: &mut Vec<u8>,
-    hasher: &mut Sha256,
-) -> Result<u64, (u64, String)> {
-    match part {
-        Part::Data(range) => {
-            let read = parts::read(engine, inode, &range, buffer);
-            hasher.update(read.map_err(|error| (range.start, error.to_string()))?);
-            Ok(range.end - range.start)
-        }
-        Part::Hole(range) => {
-            let length = range.end - range.start;
-            if length > HOLE_MAX {
-                let what = format!("a hole of {length} bytes is too large to hash");
-                return Err((range.start, what));
-            }
-            let hashed = io::copy(&mut io::repeat(0).take(length), hasher);
-            hashed.map_err(|error| (range.start, error.to_string()))?;
-            Ok(length)
-        }
-        Part::Fault { offset, error } => Err((offset, error)),
-    }
 }

@@ -220,7 +220,7 @@ impl<'a> Writer<'a> {
                 let target = self.engine.read_link(&self.engine.waiting(), inode)?;
                 self.target.make_symlink(path, &target)?;
             }
-            _ => match self.target.make_node(path, kind, inode.rdev) {
+            _ => match self.target.make_node(path, inode) {
                 // Only root may create device nodes.
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                     self.journal.not_kept("device nodes", path, error);

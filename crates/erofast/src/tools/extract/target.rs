@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use erofs_engine::erofs_format::{DeviceNumber, FileType, Inode};
+use erofs_engine::erofs_format::{FileType, Inode};
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
@@ -193,14 +193,9 @@ impl Target {
     }
 
     /// Creates a new device node, FIFO or socket.
-    pub fn make_node(&self, path: &[u8], kind: FileType, device: DeviceNumber) -> io::Result<()> {
-        let kind = match kind {
-            FileType::CharDevice => rustix::fs::FileType::CharacterDevice,
-            FileType::BlockDevice => rustix::fs::FileType::BlockDevice,
-            FileType::Fifo => rustix::fs::FileType::Fifo,
-            _ => rustix::fs::FileType::Socket,
-        };
-        let device = rustix::fs::makedev(device.major, device.minor);
+    pub fn make_node(&self, path: &[u8], inode: &Inode) -> io::Result<()> {
+        let kind = rustix::fs::FileType::from_raw_mode(inode.mode.into());
+        let device = rustix::fs::makedev(inode.rdev.major, inode.rdev.minor);
         let (parent, name) = self.parent(path)?;
         let make = || rustix::fs::mknodat(&parent, name, kind, UNFINISHED_FILE, device);
         self.replacing(&parent, name, make)

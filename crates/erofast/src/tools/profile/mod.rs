@@ -247,15 +247,12 @@ fn line(program: &Program) -> String {
 
 /// The limit that a profile was trimmed to.
 fn limit_of(trim: &Trim) -> Option<String> {
-    let all = Trim::default();
-    let until = (trim.until_ms != all.until_ms).then(|| format!("{} ms", trim.until_ms));
-    let bytes = (trim.bytes != all.bytes).then(|| size(trim.bytes));
-    let limits: Vec<String> = until.into_iter().chain(bytes).collect();
+    let until = trim.until_ms.map(|until| format!("{until} ms"));
+    let limits: Vec<String> = until.into_iter().chain(trim.bytes.map(size)).collect();
     (!limits.is_empty()).then(|| limits.join(" and "))
 }
 
 fn short(program: &Program) -> Value {
-    let all = Trim::default();
     json!({
         "path": path_of(program),
         "nid": null,
@@ -263,17 +260,16 @@ fn short(program: &Program) -> Value {
         "idle_mounts": program.idle_mounts,
         "files": program.profile.files.len(),
         "bytes": program.profile.bytes(),
-        "until_ms": (program.trim.until_ms != all.until_ms).then_some(program.trim.until_ms),
-        "bytes_at_most": (program.trim.bytes != all.bytes).then_some(program.trim.bytes),
+        "until_ms": program.trim.until_ms,
+        "bytes_at_most": program.trim.bytes,
     })
 }
 
 /// Runs `profile trim`.
 pub fn trim(args: &ProfileTrimArgs) -> anyhow::Result<Outcome> {
-    let mib = |mib: u32| u64::from(mib) << 20;
     let trim = Trim {
-        until_ms: args.until.unwrap_or(u32::MAX),
-        bytes: args.size.map_or(u64::MAX, mib),
+        until_ms: args.until,
+        bytes: args.size.map(|mib| u64::from(mib) << 20),
     };
     let (_, mut found) = named(&args.profile, &args.opening)?;
     if args.output.is_some() {
