@@ -57,14 +57,6 @@ pub enum Error {
         /// Time limit in seconds.
         seconds: u64,
     },
-    /// fusermount3 refused or failed.
-    #[error("{mountpoint}: fusermount3: {message}")]
-    Fusermount {
-        /// The mount point.
-        mountpoint: PathBuf,
-        /// The message of fusermount3.
-        message: String,
-    },
     /// `sandbox=strict` was requested, but a part of the sandbox is missing.
     #[error("sandbox=strict: {0}")]
     Sandbox(String),

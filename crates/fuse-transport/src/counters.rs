@@ -39,10 +39,9 @@ struct Distribution {
 
 impl Distribution {
     fn new() -> Self {
-        let sum = AtomicU64::new(0);
         Self {
-            buckets: zeros(),
-            sum,
+            buckets: [const { AtomicU64::new(0) }; BUCKETS],
+            sum: AtomicU64::new(0),
         }
     }
 
@@ -64,10 +63,6 @@ pub(crate) struct Record {
     pub(crate) run_ns: u64,
 }
 
-fn zeros<const N: usize>() -> [AtomicU64; N] {
-    std::array::from_fn(|_| AtomicU64::new(0))
-}
-
 fn bucket(value: u64) -> usize {
     (value.checked_ilog2().unwrap_or(0) as usize).min(BUCKETS - 1)
 }
@@ -77,7 +72,7 @@ impl Counters {
         Self {
             ring,
             counts: Counts::default(),
-            cpus: zeros(),
+            cpus: [const { AtomicU64::new(0) }; CPUS],
             run_ns: std::array::from_fn(|_| Distribution::new()),
             read_bytes: Distribution::new(),
         }

@@ -53,9 +53,8 @@ impl<'a> Request<'a> {
 
     /// The fixed part as a structure.
     pub(crate) fn fixed<T: FromBytes>(&self) -> Result<T, Errno> {
-        T::read_from_prefix(self.fixed)
-            .map(|(part, _)| part)
-            .map_err(|_| Errno::INVAL)
+        let (part, _) = T::read_from_prefix(self.fixed).map_err(|_| Errno::INVAL)?;
+        Ok(part)
     }
 
     /// The only name in the rest: not empty, and terminated by a zero byte.

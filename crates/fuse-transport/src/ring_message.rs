@@ -63,11 +63,11 @@ pub(crate) fn answer_message(
     let mut reply = Reply::new(payload);
     let caller = Caller::new(&to, timing.taken_ns, false);
     let (opcode, answer) = match Request::from_ring(to, &header.fixed, rest) {
-        Ok(request) => (
-            request.opcode,
+        Ok(request) => {
+            let answer = answer(filesystem, &request, &mut reply, caller);
             // Nothing is deferred over a ring.
-            answer(filesystem, &request, &mut reply, caller).unwrap_or(Answer::Error(Errno::IO)),
-        ),
+            (request.opcode, answer.unwrap_or(Answer::Error(Errno::IO)))
+        }
         Err(_) => (None, Answer::Error(Errno::INVAL)),
     };
     let answered = Timing::now(filesystem);

@@ -241,7 +241,8 @@ impl Events {
     }
 
     fn wake_for(&self, urgent: bool) {
-        // Either the companion sees the record before it sleeps, or this code sees that it sleeps.
+        // Either the companion sees the record before it sleeps, or this thread sees that the
+        // companion sleeps.
         fence(Ordering::SeqCst);
         let sleeps = self.shared.get(SLEEPS);
         let is_owed = || {

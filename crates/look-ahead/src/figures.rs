@@ -31,13 +31,11 @@ pub(crate) fn probes<'w>(
 /// The figures of all replays together.
 pub(crate) fn report(replays: &[Arc<Replay>]) -> Value {
     let reports = replays.iter().map(|replay| replay.report());
-    match reports.reduce(sum) {
-        Some(mut report) => {
-            add_probes(replays, &mut report);
-            report
-        }
-        None => json!({"state": "learning"}),
-    }
+    let Some(mut report) = reports.reduce(sum) else {
+        return json!({"state": "learning"});
+    };
+    add_probes(replays, &mut report);
+    report
 }
 
 /// Adds what the probes show: how many of the bytes read ahead were used. This is unknown until a

@@ -32,7 +32,7 @@ pub(crate) struct Topology {
     count: AtomicUsize,
     /// Guarded by its own lock.
     plan: PiMutex<Plan>,
-    /// Held while workers are made to follow the CPUs; no request waits for this lock.
+    /// Held while workers are created, set aside or pinned; no request waits for this lock.
     following: PiMutex<()>,
 }
 

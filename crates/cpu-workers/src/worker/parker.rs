@@ -1,6 +1,5 @@
 //! How one thread sleeps and is woken: on a token, or on its event source.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -88,11 +87,5 @@ impl Parker {
     /// caller reads it.
     pub(crate) fn is_idle(&self) -> bool {
         self.idle.load(Ordering::Acquire) && !self.serving.load(Ordering::Acquire)
-    }
-}
-
-impl fmt::Debug for Parker {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Parker(idle: {})", self.is_idle())
     }
 }

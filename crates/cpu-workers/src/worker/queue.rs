@@ -11,7 +11,6 @@ use crate::worker::parker::Parker;
 ///
 /// The models in `models.rs` verify this guarantee: an item that `push` accepted is returned by
 /// `take` exactly once, before `take` returns `Closed`.
-#[derive(Debug)]
 pub(crate) struct JobQueue<T> {
     state: Mutex<State<T>>,
     /// Atomic. Number of items, for threads that search for an idle worker. Written under the lock.
@@ -19,7 +18,6 @@ pub(crate) struct JobQueue<T> {
 }
 
 /// Guarded by `JobQueue::state`.
-#[derive(Debug)]
 struct State<T> {
     items: VecDeque<T>,
     /// Sleeping threads that have not been woken. The last one to fall asleep is woken first, since

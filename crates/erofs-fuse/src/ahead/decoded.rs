@@ -18,11 +18,12 @@ use super::image_identity::identity;
 use crate::error::Error;
 use crate::protocol::DecodedWriter;
 
-/// The file is rewritten if launches had to decode at least one in this many of the bytes that they
-/// read.
+/// The file of decoded bytes is rewritten if launches had to decode at least one in this many of
+/// the bytes that they read.
 const NEW_SHARE: u64 = 20;
 
-/// Like [`NEW_SHARE`], but for a full file, in which new bytes would replace older ones.
+/// Like [`NEW_SHARE`], but for a file that has reached its limit, so that new bytes would replace
+/// older ones.
 const NEW_SHARE_OF_FULL: u64 = 2;
 
 /// The lowest priority, as a nice value.
@@ -55,7 +56,7 @@ pub(crate) struct DecodedBytes {
 #[derive(Debug, Default)]
 struct Reads {
     ranges: Vec<(Nid, Range<u64>)>,
-    /// Number of reads at the last check.
+    /// Number of reads when the thread last checked whether a launch is over.
     seen: usize,
     /// Number of reads whose decoded bytes have been kept.
     kept: usize,

@@ -1,4 +1,5 @@
-//! Answers requests that need a network on dedicated threads, so that serving threads do not wait.
+//! Answers requests that have to wait for a network on dedicated threads, so that serving threads
+//! do not wait.
 
 use std::fs;
 use std::sync::Arc;

@@ -373,11 +373,10 @@ impl ErofsFilesystem {
         let dots = matches!(name, b"." | b"..");
         // An inode that cannot be read must not hide its neighbours, so it is listed without
         // attributes.
-        let found = if reply.wants_attributes() && !dots {
-            self.found(listing.request, nid).ok()
-        } else {
-            None
-        };
+        let wanted = reply.wants_attributes() && !dots;
+        let found = wanted
+            .then(|| self.found(listing.request, nid).ok())
+            .flatten();
         let fits = reply.add(&entry, found.as_ref());
         if fits && found.is_some_and(|found| is_small_file(found.attr.mode, found.attr.size)) {
             listing.small_files.push(nid);

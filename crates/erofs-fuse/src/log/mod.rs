@@ -9,6 +9,7 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use rustix::fs::{Mode, OFlags};
@@ -22,14 +23,14 @@ use crate::text;
 const FILE_MODE: u32 = 0o640;
 
 /// The log of one mount. Logging never waits for the receiver.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Log {
     /// systemd's journal.
-    Journal(UnixDatagram),
+    Journal(Arc<UnixDatagram>),
     /// syslogd.
-    Syslog(UnixDatagram),
+    Syslog(Arc<UnixDatagram>),
     /// The file of `log=FILE`, with its name.
-    File(File, PathBuf),
+    File(Arc<File>, PathBuf),
     /// Standard error of a server in the foreground.
     StandardError,
     /// Nowhere: the system has no log.
@@ -58,24 +59,13 @@ impl Log {
             | OFlags::NONBLOCK;
         let file = rustix::fs::open(path, flags, Mode::from_raw_mode(FILE_MODE))
             .map_err(Error::io(format!("log={}", path.display())))?;
-        Ok(Self::File(file.into(), path.to_owned()))
+        Ok(Self::File(Arc::new(file.into()), path.to_owned()))
     }
 
     fn system() -> Self {
         let journal = connect(journal::SOCKET).map(Self::Journal);
         let syslog = || connect(syslog::SOCKET).map(Self::Syslog);
         journal.or_else(|_| syslog()).unwrap_or(Self::None)
-    }
-
-    /// Duplicates the log for another process.
-    pub fn duplicate(&self) -> io::Result<Self> {
-        Ok(match self {
-            Self::Journal(socket) => Self::Journal(socket.try_clone()?),
-            Self::Syslog(socket) => Self::Syslog(socket.try_clone()?),
-            Self::File(file, path) => Self::File(file.try_clone()?, path.clone()),
-            Self::StandardError => Self::StandardError,
-            Self::None => Self::None,
-        })
     }
 
     /// The descriptor to which the log is written; `None` if there is no log or if it is standard
@@ -130,12 +120,12 @@ impl Log {
     }
 }
 
-fn connect(path: &str) -> io::Result<UnixDatagram> {
+fn connect(path: &str) -> io::Result<Arc<UnixDatagram>> {
     let socket = UnixDatagram::unbound()?;
     socket.connect(path)?;
     // A slow receiver must not delay the end of the mount.
     socket.set_nonblocking(true)?;
-    Ok(socket)
+    Ok(Arc::new(socket))
 }
 
 /// Uses write(2), because the sandbox allows no call that takes a socket address.
@@ -160,7 +150,7 @@ fn clock(time: SystemTime) -> String {
 #[cfg(test)]
 impl From<std::os::fd::OwnedFd> for Log {
     fn from(descriptor: std::os::fd::OwnedFd) -> Self {
-        Self::File(descriptor.into(), "pipe".into())
+        Self::File(Arc::new(descriptor.into()), "pipe".into())
     }
 }
 
@@ -170,7 +160,7 @@ mod tests {
 
     use super::*;
 
-    fn listener(folder: &Path) -> (UnixDatagram, UnixDatagram) {
+    fn listener(folder: &Path) -> (UnixDatagram, Arc<UnixDatagram>) {
         let path = folder.join("socket");
         let listener = UnixDatagram::bind(&path).unwrap();
         (listener, connect(path.to_str().unwrap()).unwrap())

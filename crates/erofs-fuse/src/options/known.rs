@@ -192,18 +192,15 @@ const ALIKE: f64 = 0.8;
 
 /// Returns `did you mean ...? ` if an option resembles the unknown one.
 pub(super) fn hint(given: &str) -> String {
-    let (given, has_value) = match given.split_once('=') {
-        Some((name, _)) => (name, true),
-        None => (given, false),
-    };
+    let has_value = given.contains('=');
+    let given = given.split('=').next().unwrap_or(given);
     let mut namesakes = KNOWN.iter().filter(|option| option.name() == given);
     if let Some(option) = namesakes.find(|option| option.usage.contains('=') != has_value) {
         return format!("did you mean '{}'? ", option.usage);
     }
     let has_off = |name: &str| {
-        let mut usages = KNOWN
-            .iter()
-            .filter_map(|option| option.usage.split_once('='));
+        let usages = KNOWN.iter().map(|option| option.usage);
+        let mut usages = usages.filter_map(|usage| usage.split_once('='));
         usages.any(|(known, values)| known == name && values.split('|').any(|value| value == "off"))
     };
     if let Some(name) = given.strip_prefix("no").filter(|name| has_off(name)) {

@@ -1,6 +1,5 @@
 //! The live counters of a mount, which `erofast stat` shows.
 
-use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
@@ -108,38 +107,17 @@ impl Shaped for Transport {
 /// Collects the counters, in the server.
 pub(crate) struct Reporter {
     // Weak, because the filesystem owns the reporter, and the session owns the filesystem.
-    engine: Weak<Engine>,
-    session: Weak<Session>,
-    image: String,
-    mountpoint: PathBuf,
-    sandbox: Sandbox,
+    pub(super) engine: Weak<Engine>,
+    pub(super) session: Weak<Session>,
+    pub(super) request: MountRequest,
+    pub(super) sandbox: Sandbox,
     /// Notices from start-up that are kept nowhere else.
-    notices: Vec<String>,
-    restart: Restart,
-    started: Instant,
+    pub(super) notices: Vec<String>,
+    pub(super) restart: Restart,
+    pub(super) started: Instant,
 }
 
 impl Reporter {
-    pub(crate) fn new(
-        engine: &Arc<Engine>,
-        session: &Arc<Session>,
-        request: &MountRequest,
-        sandbox: Sandbox,
-        restart: Restart,
-        notices: Vec<String>,
-    ) -> Self {
-        Self {
-            engine: Arc::downgrade(engine),
-            session: Arc::downgrade(session),
-            image: remote::shown(&request.image),
-            mountpoint: request.mountpoint.clone(),
-            sandbox,
-            notices,
-            restart,
-            started: Instant::now(),
-        }
-    }
-
     /// Collects the figures; `None` while the mount ends.
     pub(crate) fn figures(&self, filesystem: FilesystemFigures) -> Option<MountFigures> {
         let (engine, session) = (self.engine.upgrade()?, self.session.upgrade()?);
@@ -150,9 +128,9 @@ impl Reporter {
             .chain(engine.notices())
             .chain(restart::notices(in_flight));
         Some(MountFigures {
-            image: self.image.clone(),
+            image: remote::shown(&self.request.image),
             layers: layers(&engine),
-            mountpoint: self.mountpoint.to_string_lossy().into_owned(),
+            mountpoint: self.request.mountpoint.to_string_lossy().into_owned(),
             pid: std::process::id(),
             version: version(),
             uptime_s: self.started.elapsed().as_secs_f64(),

@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use erofs_engine::erofs_format::{Algorithm, FileType, Nid};
 use erofs_engine::{Change, Engine, EngineOptions, Opened, ReadContext};
@@ -195,8 +195,15 @@ impl Serving<'_> {
         let restart = self.restart.clone().agreed(&session)?;
         let no_log = self.no_log.map(str::to_owned);
         let notices = no_log.into_iter().chain(self.no_storing.clone()).collect();
-        let sandbox = self.sandbox.clone();
-        let reporter = Reporter::new(engine, &session, self.request, sandbox, restart, notices);
+        let reporter = Reporter {
+            engine: Arc::downgrade(engine),
+            session: Arc::downgrade(&session),
+            request: self.request.clone(),
+            sandbox: self.sandbox.clone(),
+            notices,
+            restart,
+            started: Instant::now(),
+        };
         let counters = move |own| serde_json::to_vec(&reporter.figures(own)?).ok();
         // Each addition is made once, so that setting it succeeds.
         let _ = image.additions.counters.set(Box::new(counters));

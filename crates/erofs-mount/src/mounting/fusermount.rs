@@ -71,10 +71,10 @@ pub(crate) fn unmount(mountpoint: &Path, arguments: &[&str]) -> Result<(), Error
     if message.contains("busy") {
         return Err(Error::Busy);
     }
-    Err(Error::Fusermount {
-        mountpoint: mountpoint.to_owned(),
-        message,
-    })
+    Err(Error::mountpoint(
+        mountpoint,
+        format!("fusermount3: {message}"),
+    ))
 }
 
 /// Starts the program from the first place where it exists.
@@ -172,10 +172,7 @@ fn refused(mountpoint: &Path, output: &[u8]) -> Error {
             "{point}: an image is already mounted there; run erofast umount first"
         ));
     }
-    Error::Fusermount {
-        mountpoint: mountpoint.to_owned(),
-        message: with_remedy(message),
-    }
+    Error::mountpoint(mountpoint, format!("fusermount3: {}", with_remedy(message)))
 }
 
 /// Adds a remedy, because the program's message says neither what is wrong with the device nor what

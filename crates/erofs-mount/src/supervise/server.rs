@@ -112,8 +112,7 @@ impl Servers {
 
     /// Serves, in a child process; returns the exit status.
     fn serve(&self, start: Start) -> i32 {
-        let log = self.log.duplicate().unwrap_or(Log::None);
-        (self.serve)(&self.request, log, start).into()
+        (self.serve)(&self.request, self.log.clone(), start).into()
     }
 
     /// Executes a program in place of this one; called in a child.

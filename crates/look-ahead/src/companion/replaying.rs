@@ -18,12 +18,12 @@ use crate::travelling::{Candidate, Known, Origin, PATH_IN_MOUNT};
 /// Maximum number of replays in one mount, at its beginning and at later launches together.
 pub(super) const MOST_REPLAYS: usize = 64;
 
-/// Maximum number of times that a profile travelling with the image is requested; normally it is
-/// requested once.
+/// Maximum number of times that the companion requests a profile that travels with the image;
+/// normally it requests the profile once.
 const MOST_ARRIVALS: usize = 8;
 
-/// Number of threads for replays: with one, the launch waits for names more often; a third brings
-/// no gain.
+/// Number of threads for replays: with one thread, the launch waits for names more often; a third
+/// thread brings no gain.
 const THREADS: usize = 2;
 
 impl Companion {

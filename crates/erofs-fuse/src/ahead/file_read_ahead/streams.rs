@@ -20,7 +20,7 @@ const SKIPPED: u64 = 3;
 /// Number of reads in order before anything is stored, if nothing was wasted lately.
 const EARLIEST: u32 = 2;
 
-/// Upper limit of that number, after consecutive windows were wasted.
+/// Maximum number of reads in order that are required after consecutive windows were wasted.
 const LATEST: u32 = 32;
 
 /// Number of files in the first window and in the largest one.

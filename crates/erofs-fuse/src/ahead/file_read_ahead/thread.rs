@@ -60,10 +60,7 @@ fn store(
     pages: &PageStore,
     buffer: &mut Vec<u8>,
 ) {
-    let Some(bytes) = decode(job, engine, buffer) else {
-        return files.done(job, None);
-    };
-    let Some(node) = nodes.node(job.nid) else {
+    let (Some(bytes), Some(node)) = (decode(job, engine, buffer), nodes.node(job.nid)) else {
         return files.done(job, None);
     };
     for _ in 0..TRIES {
@@ -76,11 +73,7 @@ fn store(
         match pages.store(node, 0, bytes) {
             Ok(()) => return files.done(job, Some(bytes.len() as u64)),
             // The reader may not have taken the listing yet.
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                if !files.wait_for_request(seen) {
-                    break;
-                }
-            }
+            Err(error) if error.kind() == ErrorKind::NotFound && files.wait_for_request(seen) => {}
             Err(_) => break,
         }
     }

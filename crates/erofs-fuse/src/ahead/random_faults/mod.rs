@@ -43,7 +43,7 @@ pub(crate) struct RandomFaults {
     longest: u64,
     /// Whether any window was declined. From then on, requests for single pages are examined.
     declined_any: AtomicBool,
-    /// Set once, if the kernel's pages are too large.
+    /// Set once, if the kernel uses large folios, so that nothing must be declined.
     unfit: AtomicBool,
     page_size: u32,
     counters: Counters,

@@ -22,18 +22,14 @@ fn fields(known: &Known) -> [(&'static str, Option<Vec<u8>>); 6] {
     let fault = &known.fault;
     let text = |text: String| text.into_bytes();
     let location = fault.location.as_ref();
+    let address = location.map(|it| text(format!("{:#x}", it.physical)));
+    let device = location.map(|it| text(it.device.to_string()));
     [
         ("IMAGE", Some(text(fault.image.clone()))),
         ("NID", fault.own_nid.map(|nid| text(nid.to_string()))),
         ("PATH", known.path.clone()),
-        (
-            "ADDRESS",
-            location.map(|location| text(format!("{:#x}", location.physical))),
-        ),
-        (
-            "DEVICE",
-            location.map(|location| text(location.device.to_string())),
-        ),
+        ("ADDRESS", address),
+        ("DEVICE", device),
         ("CODEC", fault.codec.clone().map(text)),
     ]
 }
