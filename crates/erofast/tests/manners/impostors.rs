@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::io::Read;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -99,12 +98,7 @@ struct Impostor<'s> {
 impl<'s> Impostor<'s> {
     /// Starts the impostor. Without Python, prints the reason and returns `None`.
     fn start(site: &'s Site, code: &str, stuck: &Path) -> Option<Self> {
-        let device = fs::metadata(site.point()).unwrap().dev();
-        let device = format!(
-            "{}:{}",
-            rustix::fs::major(device),
-            rustix::fs::minor(device)
-        );
+        let device = site.device();
         fs::write(site.path("noted"), "").unwrap();
         let end = END.replace("os.write(1,", "globals().get('end', int)(); os.write(1,");
         // The script's name is the first argument of its process.

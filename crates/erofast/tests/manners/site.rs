@@ -75,6 +75,18 @@ impl Site {
             .any(|line| line.split(' ').nth(1) == here.to_str())
     }
 
+    /// `MAJOR:MINOR` of the mount, without asking its server.
+    pub fn device(&self) -> String {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let here = self.point();
+        let mut mounts = mounts.lines().map(|line| line.split(' '));
+        let device = mounts.find_map(|mut fields| {
+            let device = fields.nth(2)?;
+            (fields.nth(1) == here.to_str()).then(|| device.to_owned())
+        });
+        device.expect("a mount")
+    }
+
     pub fn log(&self) -> String {
         fs::read_to_string(self.path("log")).unwrap()
     }
