@@ -29,7 +29,7 @@ impl Lzma {
             .decode(input, output, exact)
             .map_err(|error| match error {
                 MicroLzmaError::Corrupted => Reason::Corrupted,
-                MicroLzmaError::EndsEarly(_) => Reason::Truncated,
+                MicroLzmaError::EndsEarly => Reason::Truncated,
                 MicroLzmaError::OutOfMemory => Reason::OutOfMemory,
             })
     }

@@ -35,8 +35,8 @@ pub fn exit_without_memory(exits: bool) {
     });
 }
 
-/// Whether the standard library panics because it cannot map the stack on which a new thread is to
-/// handle stack overflows: it returns no error for that.
+/// Whether the panic means that the standard library cannot map the stack on which a new thread
+/// handles stack overflows; the library returns no error in that case.
 fn is_of_thread_without_memory(panic: &PanicHookInfo<'_>) -> bool {
     let text = panic.payload().downcast_ref::<String>();
     text.is_some_and(|text| text.contains("alternative stack"))

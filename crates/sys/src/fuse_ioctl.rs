@@ -3,6 +3,8 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
+use crate::checked;
+
 /// `FUSE_DEV_IOC_CLONE`: `_IOR(229, 0, uint32_t)`.
 const CLONE: u32 = (2 << 30) | (4 << 16) | (229 << 8);
 
@@ -40,8 +42,5 @@ pub fn query(
 /// The command must read and write no more than `bytes`.
 unsafe fn ioctl(file: BorrowedFd<'_>, command: u32, bytes: &mut [u8]) -> io::Result<()> {
     // SAFETY: the bytes outlive the call, and are enough, as the caller promises.
-    match unsafe { libc::ioctl(file.as_raw_fd(), command as _, bytes.as_mut_ptr()) } {
-        ..0 => Err(io::Error::last_os_error()),
-        _ => Ok(()),
-    }
+    checked(unsafe { libc::ioctl(file.as_raw_fd(), command as _, bytes.as_mut_ptr()) }).map(drop)
 }

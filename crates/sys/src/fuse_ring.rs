@@ -9,7 +9,6 @@
 //! for the payload.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::NonNull;
@@ -59,6 +58,7 @@ enum Owner {
     Lost,
 }
 
+#[derive(Debug)]
 struct Entry {
     queue: u16,
     owner: Owner,
@@ -74,6 +74,7 @@ const WAKER_FILE: RegisteredFile = RegisteredFile(1);
 /// A ring that accepts no submissions yet, created before a sandbox forbids creating one. The ring
 /// is permanently restricted: once it is [started](PreparedRing::start), it accepts only commands
 /// to registered files and polls of them, and the set of registered files cannot be changed.
+#[derive(Debug)]
 pub struct DisabledRing(Uring);
 
 impl DisabledRing {
@@ -97,12 +98,6 @@ impl AsFd for DisabledRing {
     }
 }
 
-impl fmt::Debug for DisabledRing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DisabledRing").finish_non_exhaustive()
-    }
-}
-
 /// A ring with its memory and files, to be used by the thread that starts it.
 #[derive(Debug)]
 pub struct PreparedRing {
@@ -112,6 +107,7 @@ pub struct PreparedRing {
 
 /// A ring with entries of one or more queues, served by the thread that started it: the kernel
 /// rejects submissions from any other thread.
+#[derive(Debug)]
 pub struct FuseRing {
     // Fields are dropped in this order: the ring first, which ends all commands, then the memory.
     ring: Uring,
@@ -256,36 +252,28 @@ impl FuseRing {
     /// # Panics
     /// If this process does not own the entry at present.
     pub fn message(&mut self, number: usize) -> Message<'_> {
-        // SAFETY: one message, for as long as `&mut self` excludes all other users.
-        unsafe { self.ours(number) }
-    }
-
-    /// # Panics
-    /// If this process does not own the entry at present.
-    ///
-    /// # Safety
-    /// No other message of this entry may exist; the ring must live, and must not commit the entry,
-    /// as long as this message exists.
-    unsafe fn ours<'m>(&self, number: usize) -> Message<'m> {
-        assert_eq!(
-            self.entries[number].owner,
-            Owner::Ours,
-            "entry {number} belongs to the kernel"
-        );
+        let queue = self.ours(number).queue;
         let (header, payload) = self.place(number);
         // SAFETY: `place` is inside `memory`, which lives as long as `self`, is initialised
         // (anonymous pages are zero) and aligned for bytes. The kernel does not touch an entry that
-        // is ours, and the caller excludes all other users.
+        // is ours, and as long as the message exists, `&mut self` excludes all other users.
         let header = unsafe { &mut *header.cast::<[u8; HEADER_BYTES]>().as_ptr() };
         // SAFETY: as above; header and payload do not overlap.
         let payload =
             unsafe { std::slice::from_raw_parts_mut(payload.as_ptr(), self.payload_bytes) };
         Message {
             number,
-            queue: self.entries[number].queue,
+            queue,
             header,
             payload,
         }
+    }
+
+    fn ours(&mut self, number: usize) -> &mut Entry {
+        let entry = &mut self.entries[number];
+        let is_ours = entry.owner == Owner::Ours;
+        assert!(is_ours, "entry {number} belongs to the kernel");
+        entry
     }
 
     /// Returns the entry to the kernel with its reply, to fetch the next request
@@ -294,12 +282,7 @@ impl FuseRing {
     /// # Panics
     /// If this process does not own the entry at present.
     pub fn commit(&mut self, number: usize, commit_id: u64) {
-        assert_eq!(
-            self.entries[number].owner,
-            Owner::Ours,
-            "entry {number} belongs to the kernel"
-        );
-        self.entries[number].owner = Owner::Kernel;
+        self.ours(number).owner = Owner::Kernel;
         let entry = self.command(COMMIT_AND_FETCH, number, commit_id);
         self.push(&entry);
     }
@@ -373,13 +356,5 @@ impl AsFd for FuseRing {
     /// Readable if there are completions that have not been taken yet.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.ring.as_fd()
-    }
-}
-
-impl fmt::Debug for FuseRing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FuseRing")
-            .field("entries", &self.entries.len())
-            .finish_non_exhaustive()
     }
 }

@@ -2,13 +2,15 @@
 //! end of a mount.
 
 use std::io;
-use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, FromRawFd, OwnedFd, RawFd};
+
+use crate::checked;
 
 /// The signals that ask a daemon to end: interrupt, terminate, hang up.
 const ENDING: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
-/// The signals that ask a program to end, for programs that catch them to clean up first. A SIGHUP
-/// that the program ignored when it started, as under nohup(1), is left out: it must not end it.
+/// The signals that ask a program to end, for programs that catch them to clean up first. SIGHUP is
+/// left out if it was already ignored when the program started, as under nohup(1).
 pub fn ending_signals_to_catch() -> impl Iterator<Item = libc::c_int> {
     let counts = |signal: &libc::c_int| *signal != libc::SIGHUP || !is_ignored(*signal);
     ENDING.into_iter().filter(counts)
@@ -17,7 +19,7 @@ pub fn ending_signals_to_catch() -> impl Iterator<Item = libc::c_int> {
 fn is_ignored(signal: libc::c_int) -> bool {
     // SAFETY: a signal action is plain numbers.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    // SAFETY: this only asks; the place for the answer is valid.
+    // SAFETY: the call changes no action, and the place for the answer is valid.
     let asked = unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) };
     asked == 0 && action.sa_sigaction == libc::SIG_IGN
 }
@@ -96,12 +98,9 @@ fn block(signals: &[libc::c_int]) -> io::Result<OwnedFd> {
         return Err(io::Error::from_raw_os_error(outcome));
     }
     // SAFETY: the set is only read; -1 asks for a new descriptor.
-    let fd = unsafe { libc::signalfd(-1, set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    let fd = checked(unsafe { libc::signalfd(-1, set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) })?;
     // SAFETY: the descriptor is new and nothing else owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }
 
 #[cfg(test)]

@@ -27,8 +27,8 @@ extern "C" fn look_at_stdout() {
 }
 
 #[used]
-// SAFETY: the C library calls the functions of this section once each, before `main` and after its
-// own start; this one uses nothing of the standard library.
+// SAFETY: the C library calls each function of this section once, after it has initialised itself
+// and before `main`; this function uses nothing of the standard library.
 #[unsafe(link_section = ".init_array")]
 static BEFORE_MAIN: extern "C" fn() = look_at_stdout;
 

@@ -1,9 +1,9 @@
 //! Lending a closure that borrows from the caller's stack to other threads.
 //!
 //! Several workers decode a big read in parallel, directly into the caller's buffer. Their jobs
-//! must be `'static`, but the buffer is not; this module bridges the two for exactly one call.
+//! must be `'static`, but the buffer is not. This module lets the jobs use the buffer until the
+//! caller's call returns.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, Thread};
@@ -35,7 +35,7 @@ pub fn lend<R>(work: &(dyn Fn() + Sync), own: impl FnOnce(&Lent) -> R) -> R {
 }
 
 /// A handle to a lent closure; see [`lend`].
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Lent(Arc<Loan>);
 
 impl Lent {
@@ -52,12 +52,7 @@ impl Lent {
     }
 }
 
-impl fmt::Debug for Lent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lent").finish_non_exhaustive()
-    }
-}
-
+#[derive(Debug)]
 struct Loan {
     /// Set at start.
     work: Borrowed,
@@ -78,6 +73,7 @@ impl Loan {
     }
 }
 
+#[derive(Debug)]
 struct Borrowed(*const (dyn Fn() + Sync + 'static));
 
 // SAFETY: the pointer is only ever turned into a shared reference to a `Sync` closure.

@@ -10,7 +10,10 @@
 //! ```
 #![allow(unsafe_code)]
 
+use std::io;
+
 pub mod allocator;
+#[cfg(feature = "for-tests")]
 pub mod attempts;
 pub mod clock;
 pub mod environment;
@@ -22,6 +25,8 @@ pub mod fuse_signals;
 pub mod inherited;
 pub mod lend;
 pub mod mapped_owners;
+#[cfg(feature = "for-tests")]
+pub mod mapped_read;
 pub mod mapping;
 pub mod memory;
 pub mod microlzma;
@@ -34,3 +39,11 @@ pub mod shared_words;
 pub mod socket_filter;
 pub mod tracepoint_count;
 mod uring;
+
+/// The result of a call that returns -1 for an error.
+fn checked(result: impl Into<libc::c_long>) -> io::Result<libc::c_long> {
+    match result.into() {
+        -1 => Err(io::Error::last_os_error()),
+        number => Ok(number),
+    }
+}

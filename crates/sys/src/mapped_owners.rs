@@ -7,6 +7,8 @@ use std::path::Path;
 use rustix::fs::CWD;
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
 
+use crate::checked;
+
 /// `struct mount_attr` of Linux 5.12, the first version with mapped owners.
 #[repr(C)]
 struct Attributes {
@@ -41,7 +43,7 @@ fn map_owners(mount: BorrowedFd<'_>, user_namespace: BorrowedFd<'_>) -> io::Resu
     };
     // SAFETY: the path is a C string and the attributes are a structure of the size that is passed;
     // both outlive the call, which keeps neither.
-    let result = unsafe {
+    checked(unsafe {
         libc::syscall(
             libc::SYS_mount_setattr,
             mount.as_raw_fd(),
@@ -50,11 +52,8 @@ fn map_owners(mount: BorrowedFd<'_>, user_namespace: BorrowedFd<'_>) -> io::Resu
             &raw const attributes,
             size_of::<Attributes>(),
         )
-    };
-    match result {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    })
+    .map(drop)
 }
 
 #[cfg(test)]

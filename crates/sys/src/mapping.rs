@@ -1,8 +1,7 @@
 //! Memory mappings, all of which are created and removed here.
 
-use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::ptr::{self, NonNull};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
@@ -35,7 +34,7 @@ impl Mapping {
         Self::of_file(file, 0, length, read_write(), MapFlags::SHARED)
     }
 
-    fn of_file(
+    pub(crate) fn of_file(
         file: BorrowedFd<'_>,
         offset: u64,
         length: usize,
@@ -78,37 +77,4 @@ impl Drop for Mapping {
 
 fn read_write() -> ProtFlags {
     ProtFlags::READ | ProtFlags::WRITE
-}
-
-/// Copies bytes of a file from a private mapping of it, one page fault after another, like programs
-/// that map files. `offset` is a multiple of the page size. The caller must make sure that the file
-/// is and stays long enough: a page that is beyond its end or cannot be read ends the process
-/// (SIGBUS), as in every program that maps files.
-pub fn read(file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-    let length = buffer.len();
-    if length == 0 {
-        return Ok(());
-    }
-    let (access, flags) = (ProtFlags::READ, MapFlags::PRIVATE);
-    let mapping = Mapping::of_file(file.as_fd(), offset, length, access, flags)?;
-    // SAFETY: `length` bytes are mapped for reading, which `buffer` cannot overlap. No reference to
-    // the mapping is created, because another process may write to the file at the same time.
-    unsafe { ptr::copy_nonoverlapping(mapping.at(0).as_ptr(), buffer.as_mut_ptr(), length) };
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_mapped_is_what_is_read() {
-        let path = std::env::current_exe().unwrap();
-        let whole = std::fs::read(&path).unwrap();
-        let file = File::open(&path).unwrap();
-        let mut buffer = vec![0; 10_000];
-        read(&file, 4096, &mut buffer).unwrap();
-        assert_eq!(buffer, whole[4096..14_096]);
-        assert!(read(&file, 1, &mut buffer).is_err(), "not on a page");
-    }
 }

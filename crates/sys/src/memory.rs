@@ -5,7 +5,6 @@
 //! mapping new memory, splitting a run, or joining two neighbours. The memory is unmapped with the
 //! last run of its mapping.
 
-use std::fmt;
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -30,6 +29,7 @@ pub fn share_one_heap() {
 }
 
 /// A contiguous, exclusively owned piece of anonymous memory. It is zeroed when mapped.
+#[derive(Debug)]
 pub struct Run {
     mapping: Arc<Mapping>,
     /// Offset in the mapping, in bytes.
@@ -134,12 +134,6 @@ impl DerefMut for Run {
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as for deref; `&mut self` makes the slice the only way to the bytes.
         unsafe { std::slice::from_raw_parts_mut(self.start(), self.length) }
-    }
-}
-
-impl fmt::Debug for Run {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Run(page {} + {})", self.first_page(), self.pages())
     }
 }
 

@@ -3,6 +3,9 @@
 //! A stream keeps its memory from one block to the next: about 30 KiB of probabilities plus the
 //! dictionary, allocated by liblzma for the first block.
 
+#[cfg(feature = "for-tests")]
+pub mod encoder;
+
 use liblzma_sys as lzma;
 use std::fmt;
 
@@ -11,8 +14,8 @@ use std::fmt;
 pub enum MicroLzmaError {
     /// The block is not MicroLZMA, or does not end where expected.
     Corrupted,
-    /// The input ended after this many bytes had been decoded.
-    EndsEarly(usize),
+    /// The input ends before the output is full.
+    EndsEarly,
     /// liblzma could not allocate memory.
     OutOfMemory,
 }
@@ -69,14 +72,14 @@ impl MicroLzma {
             )
         };
         if status != lzma::LZMA_OK {
-            return Err(error_of(status, 0));
+            return Err(error_of(status));
         }
         let status = run(stream, input, output);
         let produced = output.len() - stream.avail_out;
         forget_buffers(stream);
         match status {
             lzma::LZMA_STREAM_END if produced == output.len() => Ok(()),
-            status => Err(error_of(status, produced)),
+            status => Err(error_of(status)),
         }
     }
 }
@@ -112,10 +115,10 @@ fn forget_buffers(stream: &mut lzma::lzma_stream) {
     stream.avail_out = 0;
 }
 
-fn error_of(status: lzma::lzma_ret, produced: usize) -> MicroLzmaError {
+fn error_of(status: lzma::lzma_ret) -> MicroLzmaError {
     match status {
         lzma::LZMA_MEM_ERROR | lzma::LZMA_MEMLIMIT_ERROR => MicroLzmaError::OutOfMemory,
-        lzma::LZMA_BUF_ERROR => MicroLzmaError::EndsEarly(produced),
+        lzma::LZMA_BUF_ERROR => MicroLzmaError::EndsEarly,
         _ => MicroLzmaError::Corrupted,
     }
 }
@@ -131,49 +134,9 @@ fn end(stream: &mut lzma::lzma_stream) {
     unsafe { lzma::lzma_end(stream) }
 }
 
-/// Encodes as much of `input` as fits into `room` bytes. Returns the number of encoded bytes and
-/// the block. For tests and benchmarks.
-///
-/// `None` if liblzma refuses: `room` under 6, or unknown parameters.
-pub fn encode(
-    input: &[u8],
-    room: usize,
-    parameters: EncoderParameters,
-) -> Option<(usize, Vec<u8>)> {
-    let mut stream = new_stream();
-    let mut block = vec![0; room];
-    let status =
-        start_encoder(&mut stream, parameters).then(|| run(&mut stream, input, &mut block));
-    let (taken, made) = (input.len() - stream.avail_in, room - stream.avail_out);
-    end(&mut stream);
-    block.truncate(made);
-    (status == Some(lzma::LZMA_STREAM_END)).then_some((taken, block))
-}
-
-/// Parameters that [`encode`] leaves to its caller.
-#[derive(Clone, Copy, Debug)]
-pub struct EncoderParameters {
-    /// 0 to 9, as in xz.
-    pub preset: u32,
-    /// Size in bytes.
-    pub dictionary: u32,
-    /// Literal context bits, literal position bits, position bits.
-    pub lc_lp_pb: (u32, u32, u32),
-}
-
-fn start_encoder(stream: &mut lzma::lzma_stream, parameters: EncoderParameters) -> bool {
-    // SAFETY: plain numbers and pointers, for which all-zero is a valid value; they are set below.
-    let mut options: lzma::lzma_options_lzma = unsafe { std::mem::zeroed() };
-    // SAFETY: `options` is writable; an unknown preset is refused.
-    let refused = unsafe { lzma::lzma_lzma_preset(&mut options, parameters.preset) } != 0;
-    options.dict_size = parameters.dictionary;
-    (options.lc, options.lp, options.pb) = parameters.lc_lp_pb;
-    // SAFETY: `stream` is zeroed and `options` lives through the call, which copies it.
-    !refused && unsafe { lzma::lzma_microlzma_encoder(stream, &options) } == lzma::LZMA_OK
-}
-
 #[cfg(test)]
 mod tests {
+    use super::encoder::{EncoderParameters, encode};
     use super::*;
 
     #[test]
@@ -190,16 +153,16 @@ mod tests {
     }
 
     #[test]
-    fn input_that_ends_says_how_far_it_got() {
+    fn input_that_ends_is_an_error_of_its_own() {
         let mut output = [0; 64];
         let mut decoder = MicroLzma::new(4096);
         assert_eq!(
             decoder.decode(&[], &mut output, true),
-            Err(MicroLzmaError::EndsEarly(0))
+            Err(MicroLzmaError::EndsEarly)
         );
         assert_eq!(
             decoder.decode(&[0xa2], &mut output, false),
-            Err(MicroLzmaError::EndsEarly(0))
+            Err(MicroLzmaError::EndsEarly)
         );
     }
 

@@ -41,6 +41,7 @@ pub struct PiMutex<T> {
 unsafe impl<T: Send> Sync for PiMutex<T> {}
 
 /// Access to the value; releases the mutex when dropped.
+#[derive(Debug)]
 #[must_use = "the mutex is released immediately"]
 pub struct PiMutexGuard<'m, T> {
     mutex: &'m PiMutex<T>,
@@ -156,12 +157,6 @@ impl<T> Drop for PiMutexGuard<'_, T> {
 impl<T> fmt::Debug for PiMutex<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PiMutex").finish_non_exhaustive()
-    }
-}
-
-impl<T> fmt::Debug for PiMutexGuard<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PiMutexGuard").finish_non_exhaustive()
     }
 }
 

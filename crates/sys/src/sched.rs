@@ -9,6 +9,8 @@ use std::process::Command;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use crate::checked;
+
 /// The shortest slice that the kernel grants to an ordinary thread.
 pub const SHORT_SLICE: Duration = Duration::from_micros(100);
 
@@ -38,12 +40,7 @@ pub fn set_policy(tid: i32, policy: Policy) -> io::Result<()> {
         Policy::Other => (libc::SCHED_OTHER, 0),
         Policy::Unknown(_) => return Err(io::ErrorKind::InvalidInput.into()),
     };
-    // SAFETY: the kernel's sched_param is one int, which the call only reads; a wrong tid is an
-    // error, not a hazard.
-    done(unsafe {
-        let (call, priority) = (libc::SYS_sched_setscheduler, &raw const priority);
-        libc::syscall(call, tid, number | libc::SCHED_RESET_ON_FORK, priority)
-    })
+    set_scheduler(tid, number | libc::SCHED_RESET_ON_FORK, priority)
 }
 
 /// struct sched_attr, in its first version.
@@ -113,7 +110,7 @@ fn set_slice(tid: i32, nice: i32, slice: Duration) -> io::Result<()> {
         ..Attributes::default()
     };
     // SAFETY: the structure is as long as it says, and only read.
-    done(unsafe { libc::syscall(libc::SYS_sched_setattr, tid, &raw const wanted, 0) })
+    checked(unsafe { libc::syscall(libc::SYS_sched_setattr, tid, &raw const wanted, 0) }).map(drop)
 }
 
 /// The real-time policy and priority that a thread had before [`lead`] raised it.
@@ -137,7 +134,7 @@ pub fn lead() -> io::Result<Option<Inherited>> {
         return Ok(None);
     }
     let priority = (found.priority as i32).min(MOST);
-    set_plainly(policy, priority + 1)?;
+    set_scheduler(0, policy, priority + 1)?;
     Ok(Some(Inherited { policy, priority }))
 }
 
@@ -146,14 +143,17 @@ impl Inherited {
     pub fn give(self, command: &mut Command) {
         // SAFETY: between fork and exec one system call is made; nothing is allocated and no lock
         // is taken.
-        unsafe { command.pre_exec(move || set_plainly(self.policy, self.priority)) };
+        unsafe { command.pre_exec(move || set_scheduler(0, self.policy, self.priority)) };
     }
 }
 
-/// Sets the policy and priority of the calling thread; its children inherit both.
-fn set_plainly(policy: i32, priority: libc::c_int) -> io::Result<()> {
-    // SAFETY: the kernel's sched_param is one int, which the call only reads.
-    done(unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const priority) })
+/// Sets the policy and priority of thread `tid`. Its children inherit both, unless `policy`
+/// contains SCHED_RESET_ON_FORK.
+fn set_scheduler(tid: i32, policy: i32, priority: libc::c_int) -> io::Result<()> {
+    let (call, parameter) = (libc::SYS_sched_setscheduler, &raw const priority);
+    // SAFETY: the kernel's sched_param is one int, which the call only reads; a wrong tid is an
+    // error, not a hazard.
+    checked(unsafe { libc::syscall(call, tid, policy, parameter) }).map(drop)
 }
 
 /// Whether thread `tid` has the ordinary policy and [`SHORT_SLICE`]; 0 means the calling thread.
@@ -178,16 +178,8 @@ fn attributes(tid: i32) -> io::Result<Attributes> {
     let mut found = Attributes::default();
     let size = size_of::<Attributes>();
     // SAFETY: the kernel writes at most as many bytes as its argument says.
-    let outcome = unsafe { libc::syscall(libc::SYS_sched_getattr, tid, &raw mut found, size, 0) };
-    done(outcome).map(|()| found)
-}
-
-/// The result of a call that returns -1 for an error.
-fn done(outcome: libc::c_long) -> io::Result<()> {
-    match outcome {
-        -1 => Err(io::Error::last_os_error()),
-        _ => Ok(()),
-    }
+    checked(unsafe { libc::syscall(libc::SYS_sched_getattr, tid, &raw mut found, size, 0) })?;
+    Ok(found)
 }
 
 #[cfg(test)]

@@ -17,8 +17,8 @@ pub struct SharedWords<const COUNT: usize>(Mapping);
 impl<const COUNT: usize> SharedWords<COUNT> {
     const BYTES: usize = COUNT * size_of::<AtomicU64>();
 
-    /// Creates the file of new numbers, for [`map`](Self::map). The file's size is fixed, so that
-    /// no process can truncate the memory of another.
+    /// Creates a file of new numbers, which processes then [`map`](Self::map). The file's size is
+    /// fixed, so that no process can truncate the memory of another.
     ///
     /// # Errors
     /// No memory or no descriptor is left.

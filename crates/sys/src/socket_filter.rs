@@ -5,6 +5,8 @@ use std::io;
 use std::mem::size_of_val;
 use std::os::fd::{AsFd, AsRawFd};
 
+use crate::checked;
+
 /// One instruction, from linux/filter.h.
 pub use libc::sock_filter as Instruction;
 
@@ -20,7 +22,7 @@ pub fn attach(socket: impl AsFd, program: &mut [Instruction]) -> io::Result<()> 
     };
     // SAFETY: the option takes a `sock_fprog` of this size; its instructions live until the call
     // returns, and the kernel copies them.
-    let result = unsafe {
+    checked(unsafe {
         libc::setsockopt(
             socket.as_fd().as_raw_fd(),
             libc::SOL_SOCKET,
@@ -28,9 +30,6 @@ pub fn attach(socket: impl AsFd, program: &mut [Instruction]) -> io::Result<()> 
             (&raw const program).cast(),
             size_of_val(&program) as libc::socklen_t,
         )
-    };
-    match result {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    })
+    .map(drop)
 }

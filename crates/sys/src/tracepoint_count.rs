@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
+use crate::checked;
+
 /// `PERF_TYPE_TRACEPOINT` of linux/perf_event.h.
 const TYPE_TRACEPOINT: u32 = 2;
 /// `PERF_FLAG_FD_CLOEXEC`.
@@ -47,7 +49,7 @@ impl TracepointCount {
         let (this_thread, any_cpu, no_group) = (0_i32, -1_i32, -1_i32);
         // SAFETY: the pointer is to a live, initialised struct of the size it names, which the
         // call only reads; everything else is a number.
-        let fd = unsafe {
+        let fd = checked(unsafe {
             libc::syscall(
                 libc::SYS_perf_event_open,
                 &raw const attributes,
@@ -56,10 +58,7 @@ impl TracepointCount {
                 no_group,
                 CLOSE_ON_EXEC,
             )
-        };
-        if fd == -1 {
-            return Err(io::Error::last_os_error());
-        }
+        })?;
         // SAFETY: the kernel has just created this descriptor, and nothing else owns it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd as RawFd) };
         Ok(Self(fd.into()))

@@ -102,6 +102,7 @@ impl Submission {
 }
 
 /// The ring. The kernel rejects calls by any thread other than the one that enabled it.
+#[derive(Debug)]
 pub(crate) struct Uring {
     // Fields are dropped in this order, so that the ring is closed before its memory is unmapped. A
     // closed ring touches no memory of the process; it may still hold pages of the queues, but only

@@ -1,6 +1,6 @@
 //! Data and encoders for the tests and the benchmark.
 use erofs_codecs::Codec;
-use sys::microlzma::{self, EncoderParameters};
+use sys::microlzma::encoder::{self, EncoderParameters};
 
 /// A generator with a fixed sequence (xorshift64), so that every run uses the same bytes.
 #[derive(Clone, Debug)]
@@ -70,7 +70,7 @@ pub fn encode_lzma(plain: &[u8], lc_lp_pb: (u32, u32, u32)) -> Vec<u8> {
         lc_lp_pb,
     };
     let room = plain.len() + plain.len() / 8 + 64;
-    let (taken, block) = microlzma::encode(plain, room, parameters).expect("lzma encodes");
+    let (taken, block) = encoder::encode(plain, room, parameters).expect("lzma encodes");
     assert_eq!(taken, plain.len());
     block
 }

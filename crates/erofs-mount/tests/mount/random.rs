@@ -132,7 +132,7 @@ fn read_once(path: &Path, original: &[u8], random: &mut Random) {
         4 => {
             let page = from & !4095;
             let mut mapped = vec![0xAA; from - page + bytes.len()];
-            sys::mapping::read(&file, page as u64, &mut mapped).unwrap();
+            sys::mapped_read::read(&file, page as u64, &mut mapped).unwrap();
             bytes.copy_from_slice(&mapped[from - page..]);
         }
         5 => through_a_pipe(&file, from, &mut bytes),

@@ -50,7 +50,7 @@ fn what_is_read_around_random_faults_is_declined_and_no_program_sees_it() {
         let file = File::open(place.path.join("large")).unwrap();
         for page in jumps().take(300) {
             let mut bytes = [0; 16];
-            sys::mapping::read(&file, page * PAGE, &mut bytes).unwrap();
+            sys::mapped_read::read(&file, page * PAGE, &mut bytes).unwrap();
             assert_eq!(
                 bytes[..],
                 expected(page * PAGE, 16),
