@@ -28,6 +28,18 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// An `Err` with [`Error::Format`].
+    pub(crate) fn format<T>(what: String) -> Result<T, Error> {
+        Err(Error::Format(what))
+    }
+
+    /// An `Err` with [`Error::Signature`].
+    pub(crate) fn signature<T>(what: String) -> Result<T, Error> {
+        Err(Error::Signature(what))
+    }
+}
+
 /// A block that does not match its hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Mismatch {

@@ -27,7 +27,6 @@ mod cache;
 mod error;
 mod hash;
 mod hash_device;
-mod hash_type;
 mod layout;
 mod parameters;
 mod root_hash;
@@ -36,9 +35,8 @@ mod superblock;
 mod tree;
 
 pub use error::{Error, Mismatch};
-pub use hash::HashAlgorithm;
+pub use hash::{HashAlgorithm, HashType};
 pub use hash_device::HashDevice;
-pub use hash_type::HashType;
 pub use parameters::{MAX_BLOCK_SIZE, MAX_SALT, MIN_BLOCK_SIZE, Parameters};
 pub use root_hash::RootHash;
 pub use signature::{Certificates, MAX_SIGNATURE, STANDARD_FOLDERS, verify_signature};

@@ -45,13 +45,13 @@ impl Tree {
         }
         let layout = Layout::new(&parameters)?;
         if layout.end(&parameters) > hash_device.size() {
-            return Err(Error::Format(format!(
+            return Error::format(format!(
                 "the hash tree of {} data blocks ends at byte {}, but the hash device ends at \
                  byte {}",
                 parameters.data_blocks,
                 layout.end(&parameters),
                 hash_device.size()
-            )));
+            ));
         }
         let leaves = layout.levels.first().map_or(0, |level| level.blocks);
         let tree = Self {
@@ -73,11 +73,8 @@ impl Tree {
     /// The positions of the hash blocks that verify these data bytes, from the leaves to the root.
     pub fn hashes(&self, data: Range<u64>) -> impl Iterator<Item = Range<u64>> {
         let size = u64::from(self.parameters.data_block_size);
-        let last = data
-            .end
-            .div_ceil(size)
-            .min(self.parameters.data_blocks)
-            .saturating_sub(1);
+        let end = data.end.div_ceil(size).min(self.parameters.data_blocks);
+        let last = end.saturating_sub(1);
         let mut blocks = (data.start / size).min(last)..=last;
         self.layout.levels.iter().map(move |level| {
             let parent = |block: &u64| self.layout.parent(*block).0;

@@ -5,7 +5,9 @@
 //! (`fs/erofs/erofs_fs.h`, `z_erofs_*_cfgs`). Otherwise LZ4 is the only algorithm, and the
 //! superblock holds the largest distance of a match.
 
-use crate::meta::Meta;
+use zerocopy::little_endian::U16;
+
+use crate::meta::{Meta, structure, word};
 use crate::{Algorithm, Result};
 
 /// The algorithms of an image and their settings.
@@ -71,14 +73,12 @@ pub(crate) fn read(
     block_size: u32,
 ) -> Result<CompressionConfigs> {
     if !configs {
-        let lz4 = Lz4Config {
-            max_distance: algorithms_or_distance,
-            max_pcluster_blocks: 1,
-        };
-        let available = Algorithm::Lz4.bit();
         return Ok(CompressionConfigs {
-            available,
-            lz4: Some(lz4),
+            available: Algorithm::Lz4.bit(),
+            lz4: Some(Lz4Config {
+                max_distance: algorithms_or_distance,
+                max_pcluster_blocks: 1,
+            }),
             ..Default::default()
         });
     }
@@ -106,10 +106,8 @@ pub(crate) fn read(
 /// its end.
 fn read_record(meta: &Meta<'_>, offset: u64) -> Result<([u8; RECORD], usize, u64)> {
     let offset = offset.next_multiple_of(4);
-    let mut length = [0; 2];
-    meta.read(&mut length, offset)?;
     // A length of 0 means 65536, as everywhere the kernel reads such records.
-    let length = match u16::from_le_bytes(length) {
+    let length = match meta.get::<U16>(offset)?.get() {
         0 => 65536,
         length => u64::from(length),
     };
@@ -143,7 +141,7 @@ fn parse_record(
 }
 
 fn u16_at(record: &[u8], at: usize) -> u16 {
-    u16::from_le_bytes([record[at], record[at + 1]])
+    structure::<U16>(&record[at..at + 2]).get()
 }
 
 fn parse_lz4(record: &[u8], block_size: u32) -> Result<Lz4Config> {
@@ -161,13 +159,12 @@ fn parse_lz4(record: &[u8], block_size: u32) -> Result<Lz4Config> {
 }
 
 fn parse_lzma(record: &[u8]) -> Result<LzmaConfig> {
-    let dict_size = u32::from_le_bytes([record[0], record[1], record[2], record[3]]);
     let format = u16_at(record, 4);
     if format != 0 {
         return unsupported!("lzma format {format}");
     }
     // 0 leaves the dictionary size to the reader; the largest size always suffices.
-    let dict_size = match dict_size {
+    let dict_size = match word(record, 0) {
         0 => MAX_LZMA_DICT,
         size => size,
     };

@@ -24,6 +24,13 @@ pub enum DataLayout {
     ChunkBased,
 }
 
+impl DataLayout {
+    /// Whether the data is compressed (or a fragment).
+    pub(crate) fn is_compressed(self) -> bool {
+        matches!(self, Self::CompressedFull | Self::CompressedCompact)
+    }
+}
+
 /// The layout that `i_format` states.
 pub(crate) fn layout(format: u16, nid: Nid) -> Result<DataLayout> {
     if format & !KNOWN_FORMAT != 0 {
@@ -35,9 +42,7 @@ pub(crate) fn layout(format: u16, nid: Nid) -> Result<DataLayout> {
         2 => DataLayout::FlatInline,
         3 => DataLayout::CompressedCompact,
         4 => DataLayout::ChunkBased,
-        other => {
-            return unsupported!("data layout {other} of nid {nid:#x}");
-        }
+        other => return unsupported!("data layout {other} of nid {nid:#x}"),
     })
 }
 

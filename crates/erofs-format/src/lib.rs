@@ -10,8 +10,8 @@
 //! use std::sync::Arc;
 //! use erofs_format::{Image, Readers};
 //! # fn main() -> Result<(), erofs_format::Error> {
-//! let file = std::fs::File::open("image.erofs").expect("image");
-//! let devices = Readers::of(vec![Arc::new(file)]);
+//! let bytes = std::fs::read("image.erofs").expect("image");
+//! let devices = Readers::of(vec![Arc::new(bytes)]);
 //! let image = Image::open(&devices)?;
 //! let image = image.reader(&devices);
 //! let root = image.inode(image.superblock().root_nid)?;

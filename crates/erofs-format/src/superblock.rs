@@ -20,9 +20,10 @@ pub struct Superblock {
     pub size: u32,
     /// The root directory.
     pub root_nid: Nid,
-    /// The packed inode, which contains fragments.
+    /// The packed inode, which contains fragments, and whose content the source must provide.
     pub packed_nid: Option<Nid>,
-    /// The metabox inode, which contains other inodes' metadata.
+    /// The metabox inode, which contains other inodes' metadata, and whose content the source must
+    /// provide.
     pub metabox_nid: Option<Nid>,
     /// Number of inodes (statfs).
     pub inos: u64,

@@ -10,7 +10,7 @@ use tar_core::builder::EntryBuilder;
 
 use crate::error::Error;
 use crate::marks::{ALL, EXTENDED, IMPLIED, IMPLIES, MADE_IN_IMPLIED, REWRITTEN};
-use crate::tree::{Extent, Inode, Kind, Number, ROOT, Stated, Time, Tree};
+use crate::tree::{Extent, Inode, Kind, Number, ROOT, Stated, Tree};
 
 /// Bytes copied at a time.
 const STEP: usize = 256 << 10;
@@ -74,13 +74,10 @@ impl<W: Write> Output<'_, W> {
             .mode(attributes.mode)?
             .uid(attributes.uid.into())?
             .gid(attributes.gid.into())?;
-        let Time {
-            seconds,
-            nanoseconds,
-        } = attributes.mtime;
-        builder.mtime(seconds)?;
-        if nanoseconds > 0 {
-            builder.add_pax("mtime", format!("{seconds}.{nanoseconds:09}"));
+        let time = attributes.mtime;
+        builder.mtime(time.seconds)?;
+        if time.nanoseconds > 0 {
+            builder.add_pax("mtime", format!("{}.{:09}", time.seconds, time.nanoseconds));
         }
         let mut size = 0;
         let entry_type = match &inode.kind {
@@ -127,9 +124,9 @@ impl<W: Write> Output<'_, W> {
             }
             if number == ROOT {
                 extended(REWRITTEN, b"y");
-            }
-            if number == ROOT && self.implied > 0 {
-                extended(IMPLIES, self.implied.to_string().as_bytes());
+                if self.implied > 0 {
+                    extended(IMPLIES, self.implied.to_string().as_bytes());
+                }
             }
         }
         Ok(builder.finish_bytes())

@@ -31,7 +31,7 @@ const LATEST: u64 = i64::MAX as u64 / 1_000_000_000;
 
 const WHITEOUT: &[u8] = b".wh.";
 const OPAQUE: &[u8] = b".wh..wh..opq";
-/// An attribute that the kernel removes when the owner of a file is set.
+/// An attribute that the kernel removes when a file's owner is set.
 const CAPABILITY: &str = "security.capability";
 
 /// An entry's header, including its extensions.
@@ -70,7 +70,12 @@ pub(crate) fn unpack(archive: impl Read, contents: &File, limits: Limits) -> Res
         names: 0,
         directories: Vec::new(),
     };
-    let mut input = Input::new(archive);
+    let mut input = Input {
+        archive,
+        buffer: Vec::new(),
+        begin: 0,
+        is_over: false,
+    };
     let limits = HeaderLimits {
         max_metadata_size: LONGEST_EXTENSIONS,
         max_path_len: Some(LONGEST_PATH as u32),
@@ -95,15 +100,6 @@ struct Input<R> {
 }
 
 impl<R: Read> Input<R> {
-    fn new(archive: R) -> Input<R> {
-        Input {
-            archive,
-            buffer: Vec::new(),
-            begin: 0,
-            is_over: false,
-        }
-    }
-
     fn there(&self) -> &[u8] {
         &self.buffer[self.begin..]
     }
@@ -140,36 +136,31 @@ impl<R: Read> Input<R> {
                 return Ok(None);
             }
             let event = parser.parse(there);
-            let event = event.map_err(|error| Error::Archive(fault(&error)))?;
-            match event {
+            let (consumed, entry) = match event.map_err(|error| Error::Archive(fault(&error)))? {
+                ParseEvent::NeedData { .. } if self.is_over => {
+                    return Err(Error::Archive("it ends within a header".into()));
+                }
                 ParseEvent::NeedData { min_bytes } => {
-                    if self.is_over {
-                        return Err(Error::Archive("it ends within a header".into()));
-                    }
                     self.fill(min_bytes)?;
+                    continue;
                 }
-                ParseEvent::Entry { consumed, entry } => {
-                    let entry = Entry::new(&entry, None)?;
-                    self.begin += consumed;
-                    return Ok(Some(entry));
-                }
+                ParseEvent::Entry { consumed, entry } => (consumed, Entry::new(&entry, None)?),
                 ParseEvent::SparseEntry {
                     consumed,
                     entry,
                     sparse_map,
                     real_size,
-                } => {
-                    let entry = Entry::new(&entry, Some((sparse_map, real_size)))?;
-                    self.begin += consumed;
-                    return Ok(Some(entry));
-                }
+                } => (consumed, Entry::new(&entry, Some((sparse_map, real_size)))?),
                 // containerd ignores global extensions.
                 ParseEvent::GlobalExtensions { consumed, .. } => {
                     self.begin += consumed;
                     self.fill(BLOCK as usize)?;
+                    continue;
                 }
                 ParseEvent::End { .. } => return Ok(None),
-            }
+            };
+            self.begin += consumed;
+            return Ok(Some(entry));
         }
     }
 
@@ -443,11 +434,7 @@ impl Layer<'_> {
             extended: Default::default(),
             ..entry.attributes
         };
-        let kind = Kind::Device {
-            is_block: false,
-            numbers: [0, 0],
-        };
-        let number = self.tree.add(attributes, kind);
+        let number = self.tree.add(attributes, Kind::WHITEOUT);
         self.tree.link(parent, hidden, number);
         Ok(())
     }
@@ -516,12 +503,11 @@ impl Layer<'_> {
         let begin = self.stored;
         input.copy(entry.stored, self.contents, &entry.path)?;
         self.stored += entry.stored;
-        let map = entry.map.unwrap_or_else(|| {
-            Vec::from([SparseEntry {
-                offset: 0,
-                length: entry.size,
-            }])
-        });
+        let whole = SparseEntry {
+            offset: 0,
+            length: entry.size,
+        };
+        let map = entry.map.unwrap_or_else(|| vec![whole]);
         let (mut extents, mut stored, mut end) = (Vec::new(), begin, 0);
         for part in map {
             let is_in_order = part.offset >= end;

@@ -62,7 +62,7 @@ impl Certificates {
                 Err(error) if may_be_absent && error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => {
                     let what = format!("certificates: {}: {error}", folder.display());
-                    return Err(Error::Signature(what));
+                    return Error::signature(what);
                 }
                 Ok(names) => {
                     for name in names {

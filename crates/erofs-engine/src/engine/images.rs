@@ -126,20 +126,16 @@ impl Place<'_> {
             image: name.clone(),
             source: Arc::new(source),
         };
-        let open = match self.ignore_checksum {
-            true => Image::open_without_checksum,
-            false => Image::open,
-        };
         let bytes = DeviceBytes {
             devices: &devices,
             request,
         };
-        let image = open(&bytes).inspect_err(|error| {
+        let image = Image::open_checked(&bytes, !self.ignore_checksum).map_err(|error| {
             if error.class() == ErrorClass::NotErofs {
                 primary.discard();
             }
-        });
-        let image = image.map_err(whole)?;
+            whole(error)
+        })?;
         let mut path = DataPath {
             name: name.clone(),
             number: self.above.len(),
@@ -193,7 +189,10 @@ fn read_special_inodes(path: &mut DataPath, request: &Request<'_>) -> erofs_form
     let through = Through::ALL;
     let read = |path: &DataPath, nid| path.with_image(request, through, |image| image.inode(nid));
     let in_metabox = |nid: &Nid| nid & NID_IN_METABOX != 0;
-    let (packed, metabox) = (path.image.packed_nid(), path.image.metabox_nid());
+    let (packed, metabox) = (
+        path.image.superblock().packed_nid,
+        path.image.superblock().metabox_nid,
+    );
     if let Some(nid) = packed.filter(|nid| !in_metabox(nid)) {
         path.packed = Some(read(path, nid)?);
     }
