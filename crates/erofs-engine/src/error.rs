@@ -108,9 +108,6 @@ pub enum FileFault {
         /// The codec and the reason.
         source: DecodeError,
     },
-    /// Structures of this kind refer to each other in a cycle.
-    #[error("{0}")]
-    Loop(&'static str),
     /// A request needs more work than any valid image causes.
     #[error("{0}")]
     Budget(#[from] Exceeded),
@@ -141,7 +138,6 @@ impl FileFault {
         match self {
             FileFault::Format(source) => errno_of(source),
             FileFault::Budget(Exceeded::Closed) => errno::EINTR,
-            FileFault::Loop(_) => errno::EUCLEAN,
             FileFault::Memory(_) => errno::ENOMEM,
             FileFault::Kind { errno, .. } => *errno,
             _ => errno::EIO,
@@ -176,13 +172,17 @@ pub mod errno {
 impl Error {
     /// A file could not be opened.
     pub(crate) fn open(path: &Path, source: io::Error) -> Self {
-        let source = Arc::new(source);
         match remote::url(path) {
-            Some(_) => Error::Remote(source),
-            None => Error::Open {
-                path: path.display().to_string(),
-                source,
-            },
+            Some(_) => Error::Remote(Arc::new(source)),
+            None => Error::named(path.display(), source),
+        }
+    }
+
+    /// A file with this name in messages cannot be used.
+    pub(crate) fn named(name: impl ToString, source: io::Error) -> Self {
+        Error::Open {
+            path: name.to_string(),
+            source: Arc::new(source),
         }
     }
 

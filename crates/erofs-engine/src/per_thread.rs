@@ -17,7 +17,7 @@ impl<T: Send> PerThread<T> {
         Self(ThreadLocal::new())
     }
 
-    /// Returns the calling thread's value.
+    /// Returns the calling thread's value, which other threads only read.
     pub(crate) fn own(&self) -> &T
     where
         T: Default,

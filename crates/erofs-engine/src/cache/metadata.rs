@@ -35,9 +35,7 @@ impl MetadataCache {
         let mut position = offset;
         let mut rest = buf;
         while !rest.is_empty() {
-            let count = self
-                .0
-                .copy(source, |number| number, BLOCK, position, rest)?;
+            let count = (self.0).copy(source, |number| number, BLOCK, position, rest)?;
             position += count as u64;
             rest = &mut rest[count..];
         }

@@ -18,9 +18,10 @@ use crate::request::budget::Request;
 /// The images of a tree, the top one first. There is at least one.
 #[derive(Debug)]
 pub(crate) struct Images {
-    paths: Box<[DataPath]>,
-    numbers: Numbers,
-    notices: Vec<String>,
+    pub(crate) paths: Box<[DataPath]>,
+    pub(crate) numbers: Numbers,
+    /// Notices for the user about the images' files.
+    pub(crate) notices: Vec<String>,
 }
 
 impl Images {
@@ -66,14 +67,6 @@ impl Images {
         &self.paths[0]
     }
 
-    pub(crate) fn all(&self) -> &[DataPath] {
-        &self.paths
-    }
-
-    pub(crate) fn numbers(&self) -> Numbers {
-        self.numbers
-    }
-
     /// The root directories of all images.
     pub(crate) fn roots(&self) -> impl Iterator<Item = Nid> {
         let roots = self.paths.iter().enumerate();
@@ -86,11 +79,6 @@ impl Images {
     /// The files of all images.
     pub(crate) fn devices(&self) -> impl Iterator<Item = &StoredDevice> {
         self.paths.iter().flat_map(|path| &path.devices)
-    }
-
-    /// Notices for the user about these files.
-    pub(crate) fn notices(&self) -> impl Iterator<Item = String> {
-        self.notices.iter().cloned()
     }
 }
 
@@ -141,9 +129,7 @@ impl Place<'_> {
             number: self.above.len(),
             block_size: u64::from(image.superblock().block_size),
             contexts: self.contexts(decoder_settings(image.superblock())),
-            is_remote: devices
-                .iter()
-                .any(|device| device.remote().next().is_some()),
+            is_remote: (devices.iter()).any(|device| device.remote().next().is_some()),
             devices,
             common: Arc::clone(self.common),
             metabox: None,
@@ -171,16 +157,12 @@ impl Place<'_> {
 /// The decoders' settings for an image.
 pub fn decoder_settings(superblock: &Superblock) -> Settings {
     let default = Settings::default();
-    let compression = &superblock.compression;
+    let (lzma, zstd) = (superblock.compression.lzma, superblock.compression.zstd);
     Settings {
         block_size: superblock.block_size,
         lz4_zero_padding: superblock.zero_padding(),
-        lzma_dictionary: compression
-            .lzma
-            .map_or(default.lzma_dictionary, |c| c.dict_size),
-        zstd_window_log: compression
-            .zstd
-            .map_or(default.zstd_window_log, |c| u32::from(c.window_log)),
+        lzma_dictionary: lzma.map_or(default.lzma_dictionary, |lzma| lzma.dict_size),
+        zstd_window_log: zstd.map_or(default.zstd_window_log, |zstd| zstd.window_log.into()),
     }
 }
 
@@ -189,10 +171,8 @@ fn read_special_inodes(path: &mut DataPath, request: &Request<'_>) -> erofs_form
     let through = Through::ALL;
     let read = |path: &DataPath, nid| path.with_image(request, through, |image| image.inode(nid));
     let in_metabox = |nid: &Nid| nid & NID_IN_METABOX != 0;
-    let (packed, metabox) = (
-        path.image.superblock().packed_nid,
-        path.image.superblock().metabox_nid,
-    );
+    let superblock = path.image.superblock();
+    let (packed, metabox) = (superblock.packed_nid, superblock.metabox_nid);
     if let Some(nid) = packed.filter(|nid| !in_metabox(nid)) {
         path.packed = Some(read(path, nid)?);
     }

@@ -109,7 +109,7 @@ impl Engine {
         if overlay::is_implied(inode) {
             return Ok(Lent::All);
         }
-        if inode.file_type() != FileType::Directory || inode.xattr_icount == 0 {
+        if inode.file_type() != FileType::Directory {
             return Ok(Lent::Nothing);
         }
         let mark = self.stored_xattr(request, inode, overlay::IMPLIED)?;
@@ -147,7 +147,7 @@ impl Engine {
         above: Nid,
         path: &[u8],
     ) -> Result<Option<Place>, Error> {
-        let below = self.images.numbers().image(above) + 1;
+        let below = self.images.numbers.image(above) + 1;
         for root in self.roots().skip(below) {
             match self.at_path(request, root, path)? {
                 AtPath::Nothing => {}

@@ -19,7 +19,7 @@ use crate::layers::listing::{self, Cursor, PartEntry, Place, SameName};
 use crate::layers::overlay;
 use crate::request::RequestKey;
 use crate::request::budget::Request;
-use crate::{EachItem, Error, FileFault};
+use crate::{EachItem, Error};
 
 /// Maximum depth of directories that are followed, which is that of the longest path.
 const DEPTH: usize = 2048;
@@ -48,6 +48,7 @@ pub(super) struct Marks {
 }
 
 /// The result of looking up a path in one image.
+#[derive(Default)]
 struct Found {
     /// The inode, with its marks if it is a directory.
     inode: Option<(Arc<Inode>, Option<Part>)>,
@@ -64,21 +65,18 @@ impl Engine {
     /// them.
     pub(super) fn merge(&mut self) -> Result<(), Error> {
         let is_one_image = self.image_count() == 1;
-        if !is_one_image || self.images.top().devices[0].is_image_of_registry() {
-            let request = self.waiting();
-            let rewritten = self.find_rewritten(&request);
-            drop(request);
-            // If the root of a single image is broken, readers of the root get the error.
-            let is_as_it_is = is_one_image && !matches!(rewritten.as_deref(), Ok([true]));
-            if is_as_it_is {
-                return Ok(());
-            }
-            self.rewritten = rewritten?;
-            let request = self.waiting();
-            let root = self.merged_root(&request)?;
-            drop(request);
-            self.merged = Some(MergedDirectories::new(root));
+        let top = &self.images.top().devices[0];
+        if is_one_image && !top.device.is_image_of_registry() {
+            return Ok(());
         }
+        let rewritten = self.find_rewritten(&self.waiting());
+        // If the root of a single image is broken, readers of the root get the error.
+        if is_one_image && !matches!(rewritten.as_deref(), Ok([true])) {
+            return Ok(());
+        }
+        self.rewritten = rewritten?;
+        let root = self.merged_root(&self.waiting())?;
+        self.merged = Some(MergedDirectories::new(root));
         Ok(())
     }
 
@@ -86,10 +84,7 @@ impl Engine {
     fn find_rewritten(&self, request: &Request<'_>) -> Result<Box<[bool]>, Error> {
         let is_rewritten = |root| {
             let inode = self.read_own_inode(request, root)?;
-            let mark = match inode.xattr_icount {
-                0 => None,
-                _ => self.stored_xattr(request, &inode, overlay::REWRITTEN)?,
-            };
+            let mark = self.stored_xattr(request, &inode, overlay::REWRITTEN)?;
             Ok(mark.is_some())
         };
         self.roots().map(is_rewritten).collect()
@@ -97,7 +92,7 @@ impl Engine {
 
     /// Whether an inode's image may have whiteouts by name.
     fn has_marked_names(&self, nid: Nid) -> bool {
-        let image = self.images.numbers().image(nid);
+        let image = self.images.numbers.image(nid);
         !self.rewritten.get(image).copied().unwrap_or_default()
     }
 
@@ -200,11 +195,6 @@ impl Engine {
         Err(self.fault(nid, "a directory that upper images hide"))
     }
 
-    fn fault(&self, nid: Nid, what: &'static str) -> Error {
-        let errno = errno::EUCLEAN;
-        self.error(nid, FileFault::Kind { what, errno })
-    }
-
     /// The names on the path from the root of its image to a directory.
     pub(super) fn path_in_image(
         &self,
@@ -213,7 +203,7 @@ impl Engine {
     ) -> Result<Vec<Vec<u8>>, Error> {
         let (mut names, mut here) = (Vec::new(), nid);
         let root = self.image_of(nid).superblock().root_nid;
-        while self.images.numbers().own(here) != root {
+        while self.images.numbers.own(here) != root {
             if names.len() == DEPTH {
                 return Err(self.fault(nid, "a loop of directories"));
             }
@@ -235,7 +225,7 @@ impl Engine {
         wanted: Nid,
     ) -> Result<Vec<u8>, Error> {
         let inode = self.read_own_inode(request, directory)?;
-        let own = self.images.numbers().own(wanted);
+        let own = self.images.numbers.own(wanted);
         let mut name = None;
         self.read_own(request, &inode, 0, &mut |item| {
             if let Item::Entry(entry) = item
@@ -336,39 +326,28 @@ impl Engine {
 
     /// Checks that a file of the tree has its content in its own image.
     pub(super) fn check_content(&self, request: &Request<'_>, inode: &Inode) -> Result<(), Error> {
-        if self.merged.is_some()
-            && inode.file_type() == FileType::Regular
-            && self
-                .overlay_xattr(request, inode, overlay::METACOPY)?
-                .is_some()
-        {
-            let what = "a file whose content is in an image below (overlay.metacopy)";
-            return Err(self.fault(inode.nid, what));
+        if self.merged.is_none() || inode.file_type() != FileType::Regular {
+            return Ok(());
         }
-        Ok(())
+        let what = "a file whose content is in an image below (overlay.metacopy)";
+        match self.overlay_xattr(request, inode, overlay::METACOPY)? {
+            Some(_) => Err(self.fault(inode.nid, what)),
+            None => Ok(()),
+        }
     }
 
     /// The root directories of the images below this part's image.
     fn roots_below(&self, part: &Part) -> &[Part] {
-        let numbers = self.images.numbers();
+        let image = |part: &Part| self.images.numbers.image(part.inode.nid);
         let roots = self.merged.as_ref().map(|merged| &merged.root.parts[..]);
         let roots = roots.unwrap_or_default();
-        let image = numbers.image(part.inode.nid);
-        let first = roots
-            .iter()
-            .position(|root| numbers.image(root.inode.nid) > image);
-        first.map_or(&[], |first| &roots[first..])
+        // The roots are in the order of their images.
+        &roots[roots.partition_point(|root| image(root) <= image(part))..]
     }
 
     /// The result of following a path in one image, below one of its directories.
     fn follow(&self, request: &Request<'_>, from: &Part, path: &[Vec<u8>]) -> Result<Found, Error> {
-        let mut found = Found {
-            inode: None,
-            hides: false,
-            path: Vec::new(),
-            from_root: false,
-        };
-        let mut here = from.clone();
+        let (mut found, mut here) = (Found::default(), from.clone());
         for (index, name) in path.iter().enumerate() {
             let (inode, hides) = self.part_entry(request, &here, name)?;
             found.hides |= hides;
@@ -443,13 +422,12 @@ impl Engine {
         part: &Part,
         inode: &Inode,
     ) -> Result<bool, Error> {
-        let may_be_marked =
-            part.has_marked_files && inode.file_type() == FileType::Regular && inode.size == 0;
-        Ok(overlay::is_whiteout(inode)
-            || may_be_marked
-                && self
-                    .overlay_xattr(request, inode, overlay::WHITEOUT)?
-                    .is_some())
+        let is_empty_file = inode.file_type() == FileType::Regular && inode.size == 0;
+        if !part.has_marked_files || !is_empty_file {
+            return Ok(overlay::is_whiteout(inode));
+        }
+        let mark = self.overlay_xattr(request, inode, overlay::WHITEOUT)?;
+        Ok(mark.is_some())
     }
 
     /// One image's directory as a part of the tree, and its marks for the directories in the images
@@ -464,19 +442,10 @@ impl Engine {
             hides: opaque.as_deref() == Some(b"y"),
             redirect: None,
         };
-        let redirect = match inode.xattr_icount {
-            0 => None,
-            _ => self.stored_xattr(request, &inode, overlay::REDIRECT)?,
-        };
-        if let Some(value) = redirect {
+        if let Some(value) = self.stored_xattr(request, &inode, overlay::REDIRECT)? {
+            let what = "a redirect that is not a path (overlay.redirect)";
             let redirect = overlay::redirect(&value);
-            let invalid = || {
-                self.fault(
-                    inode.nid,
-                    "a redirect that is not a path (overlay.redirect)",
-                )
-            };
-            marks.redirect = Some(redirect.ok_or_else(invalid)?);
+            marks.redirect = Some(redirect.ok_or_else(|| self.fault(inode.nid, what))?);
         }
         let has_tar_marks = self.has_tar_marks(request, &inode)?;
         if has_tar_marks {
@@ -494,15 +463,11 @@ impl Engine {
     /// Whether a directory has names that are whiteouts of a tar archive, which sort next to each
     /// other.
     fn has_tar_marks(&self, request: &Request<'_>, inode: &Inode) -> Result<bool, Error> {
-        let is_lowest = self.images.numbers().image(inode.nid) + 1 == self.image_count();
+        let is_lowest = self.images.numbers.image(inode.nid) + 1 == self.image_count();
         if is_lowest || !self.has_marked_names(inode.nid) {
             return Ok(false);
         }
-        let content = self.directory(request, inode)?;
-        let block_size = self.image_of(inode.nid).superblock().block_size;
-        let position = dir::seek(&content, block_size, overlay::TAR_PREFIX);
-        let position = position.map_err(|error| self.error(inode.nid, error))?;
-        let Some(position) = position else {
+        let Some(position) = self.seek_own(request, inode, overlay::TAR_PREFIX)? else {
             // The entries are not sorted: lookups must search for the whiteout of each name.
             return Ok(true);
         };
@@ -524,9 +489,6 @@ impl Engine {
         inode: &Inode,
         name: &[u8],
     ) -> Result<Option<Vec<u8>>, Error> {
-        if inode.xattr_icount == 0 {
-            return Ok(None);
-        }
         for name in overlay::attributes(name) {
             let value = self.stored_xattr(request, inode, &name)?;
             if value.is_some() {
@@ -606,10 +568,8 @@ impl Engine {
                 ControlFlow::Break(())
             })?;
         }
-        let invalid = || {
-            let (what, errno) = ("no entry is at this position", errno::EINVAL);
-            self.error(directory.nid(), FileFault::Kind { what, errno })
-        };
+        let what = "no entry is at this position";
+        let invalid = || self.kind(directory.nid(), what, errno::EINVAL);
         name.map(Some).ok_or_else(invalid)
     }
 
@@ -623,15 +583,26 @@ impl Engine {
         let cursor = |part: &Part| {
             let mut cursor = Cursor::default();
             if let Some(last) = last {
-                let content = self.directory(request, &part.inode)?;
-                let block_size = self.image_of(part.inode.nid).superblock().block_size;
-                let position = dir::seek(&content, block_size, last);
-                let position = position.map_err(|error| self.error(part.inode.nid, error))?;
+                let position = self.seek_own(request, &part.inode, last)?;
                 cursor.position = position.unwrap_or(0);
             }
             Ok(cursor)
         };
         directory.parts.iter().map(cursor).collect()
+    }
+
+    /// The position of the first entry of an image's directory that does not sort before a name;
+    /// `None` if the entries are not sorted.
+    fn seek_own(
+        &self,
+        request: &Request<'_>,
+        inode: &Inode,
+        name: &[u8],
+    ) -> Result<Option<u64>, Error> {
+        let content = self.directory(request, inode)?;
+        let block_size = self.image_of(inode.nid).superblock().block_size;
+        let position = dir::seek(&content, block_size, name);
+        position.map_err(|error| self.error(inode.nid, error))
     }
 
     /// If no entries are left, reads the next ones after the last name. Broken entries are passed
@@ -668,10 +639,9 @@ impl Engine {
                 }
             }
             is_full = cursor.entries.len() >= BATCH;
-            if is_full {
-                ControlFlow::Break(())
-            } else {
-                flow
+            match is_full {
+                true => ControlFlow::Break(()),
+                false => flow,
             }
         })?;
         cursor.position = place;
@@ -692,13 +662,12 @@ impl Engine {
         };
         let names = same.iter().find(|(number, entry)| !is_mark(number, entry));
         let Some((number, entry)) = names else {
-            let impossible = same
-                .iter()
-                .find(|(_, mark)| overlay::is_impossible(&mark.name));
-            return impossible.map_or(Ok(None), |(number, _)| {
-                let what = "a whiteout of a name that cannot be removed (.wh., .wh.. or .wh...)";
-                Err(self.fault(directory.parts[*number].inode.nid, what))
-            });
+            let mut marks = same.iter();
+            let what = "a whiteout of a name that cannot be removed (.wh., .wh.. or .wh...)";
+            return match marks.find(|(_, mark)| overlay::is_impossible(&mark.name)) {
+                Some((number, _)) => Err(self.fault(directory.parts[*number].inode.nid, what)),
+                None => Ok(None),
+            };
         };
         let part = &directory.parts[*number];
         let directory_type = FileType::Directory as u8;

@@ -6,11 +6,11 @@ use erofs_format::dir::{self, Item};
 use erofs_format::{FileType, Inode, Nid};
 
 use super::Engine;
+use crate::Error;
 use crate::engine::directory::Directory;
 use crate::error::errno;
 use crate::request::RequestKey;
 use crate::request::budget::{Exceeded, Request};
-use crate::{Error, FileFault};
 
 /// Longest symlink the kernel accepts.
 const SYMLINK_MAX: u64 = 4096;
@@ -66,10 +66,9 @@ impl Engine {
 
     /// The number of an inode that a directory in the same image refers to.
     pub(super) fn number_in(&self, directory: &Inode, own: Nid) -> Result<Nid, Error> {
-        let numbers = self.images.numbers();
+        let numbers = self.images.numbers;
         let number = numbers.number(numbers.image(directory.nid), own);
-        let (what, errno) = ("an entry leads beyond the image", errno::EUCLEAN);
-        number.ok_or_else(|| self.error(directory.nid, FileFault::Kind { what, errno }))
+        number.ok_or_else(|| self.fault(directory.nid, "an entry leads beyond the image"))
     }
 
     /// Calls `each` for the entries of a directory in the order of the image, starting at
@@ -92,13 +91,8 @@ impl Engine {
                 ControlFlow::Continue(())
             }
         };
-        let flow = self.list(
-            &self.waiting(),
-            directory,
-            position,
-            Allowed::OfEntries,
-            &mut sound,
-        )?;
+        let (request, allowed) = (self.waiting(), Allowed::OfEntries);
+        let flow = self.list(&request, directory, position, allowed, &mut sound)?;
         match broken.filter(|_| flow.is_continue()) {
             Some(error) => Err(error),
             None => Ok(()),
@@ -113,13 +107,8 @@ impl Engine {
         position: u64,
         each: EachItem<'_>,
     ) -> Result<(), Error> {
-        let listed = self.list(
-            &self.waiting(),
-            directory,
-            position,
-            Allowed::OfEntries,
-            each,
-        );
+        let (request, allowed) = (self.waiting(), Allowed::OfEntries);
+        let listed = self.list(&request, directory, position, allowed, each);
         listed.map(drop)
     }
 
@@ -149,17 +138,16 @@ impl Engine {
         let key = RequestKey::List(directory.nid, position);
         let (mut flow, mut any) = (ControlFlow::Continue(()), false);
         let in_parts = allowed == Allowed::OfListing;
-        let mut each = |item: Result<dir::Dirent<'_>, Error>| match allowed {
-            Allowed::OfEntries => request.outside(|| each(item)),
-            Allowed::OfListing => each(item),
-        };
         self.requests.run(request, key, 0, |scope| {
             let mut each = |item: Result<dir::Dirent<'_>, Error>| {
                 any |= item.is_ok();
                 if item.is_ok() && !in_parts {
                     scope.renew();
                 }
-                flow = each(item);
+                flow = match allowed {
+                    Allowed::OfEntries => request.outside(|| each(item)),
+                    Allowed::OfListing => each(item),
+                };
                 flow
             };
             let read = match self.merged {
@@ -196,10 +184,10 @@ impl Engine {
     /// The target of a symlink.
     pub fn read_link(&self, request: &Request<'_>, inode: &Inode) -> Result<Vec<u8>, Error> {
         if inode.file_type() != FileType::Symlink {
-            return Err(self.kind(inode, "not a symlink", errno::EINVAL));
+            return Err(self.kind(inode.nid, "not a symlink", errno::EINVAL));
         }
         if inode.size > SYMLINK_MAX {
-            return Err(self.kind(inode, "symlink longer than a page", errno::EUCLEAN));
+            return Err(self.fault(inode.nid, "symlink longer than a page"));
         }
         let mut target = vec![0; inode.size as usize];
         let key = RequestKey::Read(inode.nid, 0);
@@ -207,14 +195,9 @@ impl Engine {
             self.file(request, inode).read(0, &mut target, None)
         })?;
         if target.contains(&0) {
-            let why = "symlink with a NUL byte in its target";
-            return Err(self.kind(inode, why, errno::EUCLEAN));
+            return Err(self.fault(inode.nid, "symlink with a NUL byte in its target"));
         }
         Ok(target)
-    }
-
-    fn kind(&self, inode: &Inode, what: &'static str, errno: i32) -> Error {
-        self.error(inode.nid, FileFault::Kind { what, errno })
     }
 
     pub(super) fn directory<'a>(
@@ -223,7 +206,7 @@ impl Engine {
         inode: &'a Inode,
     ) -> Result<Directory<'a>, Error> {
         if inode.file_type() != FileType::Directory {
-            return Err(self.kind(inode, "not a directory", errno::ENOTDIR));
+            return Err(self.kind(inode.nid, "not a directory", errno::ENOTDIR));
         }
         Ok(Directory {
             content: self.file(request, inode),

@@ -13,7 +13,7 @@ use remote_image::Class;
 use crate::Error;
 use crate::device::verified::HashArea;
 use crate::device::version::{Change, Version};
-use crate::device::{Device, OpenFile, open_file};
+use crate::device::{Device, OpenFile, locate, open_file};
 use crate::load::LoadFiles;
 use crate::options::{EngineOptions, LowerImage, Offset, OneImage};
 use crate::remote::{self, ImageFetcher};
@@ -35,7 +35,7 @@ pub struct Opened {
     /// Memory of the cache's size, allocated as needed; `None` if there is no cache.
     pub(crate) cache_memory: Option<Arc<PagePool>>,
     /// The files that show the load; `None` if there are no workers.
-    pub(crate) load_files: Option<std::io::Result<LoadFiles>>,
+    pub(crate) load_files: Option<io::Result<LoadFiles>>,
     /// Announces CPUs that are added or removed; `None` if there are no workers.
     pub(crate) cpus: Option<SystemCpus>,
     /// A warning about credential files, if an image is at a URL.
@@ -102,10 +102,7 @@ impl Opened {
     /// The same errors as for `new`.
     pub fn from_file(file: File, name: &Path, options: &EngineOptions) -> Result<Opened, Error> {
         let device = Device::from_file(file, name, base(options));
-        let device = device.map_err(|source| Error::Open {
-            path: name.display().to_string(),
-            source: Arc::new(source),
-        })?;
+        let device = device.map_err(|source| Error::named(name.display(), source))?;
         Self::fetched(Some(Arc::new(device)), name, options)
     }
 
@@ -215,17 +212,12 @@ impl ImageFiles {
         if self.offset != Offset::Auto {
             return Ok(());
         }
-        for primary in self.devices.iter_mut().take(1) {
-            let located = crate::device::locate::superblock(primary, request)
-                .ok_or_else(|| crate::device::locate::not_found(primary.size()))
-                .and_then(|base| primary.with_base(base))
-                .inspect_err(|_| primary.discard())
-                .map_err(|source| Error::Open {
-                    path: self.name.to_string(),
-                    source: Arc::new(source),
-                })?;
-            *primary = Arc::new(located);
-        }
+        let primary = &mut self.devices[0];
+        let located = locate::image(primary, request).map_err(|source| {
+            primary.discard();
+            Error::named(&self.name, source)
+        })?;
+        *primary = Arc::new(located);
         Ok(())
     }
 }

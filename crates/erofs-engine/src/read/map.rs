@@ -9,9 +9,10 @@ use std::sync::Arc;
 use erofs_format::{Coding, Extent, ExtentKind, Holder, Location, ReadAt};
 use smallvec::SmallVec;
 
+use crate::error::errno;
+use crate::read::FileReader;
 use crate::read::segment::Segment;
 use crate::read::share::{self, Help, reader_decompresses};
-use crate::read::{FileReader, ImageBytes};
 use crate::{Error, FileFault};
 
 /// Number of segments held without an allocation: a page touches at most two pclusters.
@@ -78,12 +79,11 @@ impl FileReader<'_> {
     fn place_parts(
         &self,
         parts: impl Iterator<Item = Result<Part, Error>>,
-        out: &mut [u8],
+        mut rest: &mut [u8],
         help: Option<Help<'_>>,
     ) -> Result<(), Error> {
-        let wanted = out.len();
+        let wanted = rest.len();
         let mut segments: SmallVec<[Segment<'_>; INLINE_SEGMENTS]> = SmallVec::new();
-        let mut rest = out;
         for part in parts {
             let (range, extent) = part?;
             let within = range.start - extent.logical;
@@ -136,14 +136,10 @@ impl FileReader<'_> {
         out: &mut [u8],
         help: Option<Help<'_>>,
     ) -> Result<(), Error> {
-        let bytes = ImageBytes {
-            path: self.path,
-            request: self.request,
-            through: self.through,
-        };
+        let bytes = self.path.bytes(self.request, self.through);
         let Some(mut packed) = bytes.special(Holder::Packed) else {
-            let what = "a fragment without packed inode";
-            return Err(self.error(FileFault::Loop(what)));
+            let (what, errno) = ("a fragment without packed inode", errno::EUCLEAN);
+            return Err(self.error(FileFault::Kind { what, errno }));
         };
         packed.file.sink = self.sink;
         packed.read(offset, out, help)
@@ -158,12 +154,11 @@ impl FileReader<'_> {
         let to_decode = segments
             .iter()
             .any(|p| matches!(p.pcluster.coding, Coding::Compressed(_)));
+        let here = |help: Help<'_>| reader_decompresses(help.policy, self.request.context(), bytes);
         match help {
             // With nothing to decode, no worker is involved.
-            Some(Help {
-                workers, policy, ..
-            }) if to_decode && !reader_decompresses(policy, self.request.context(), bytes) => {
-                share::decompress_on_worker(*self, segments, workers)
+            Some(help) if to_decode && !here(help) => {
+                share::decompress_on_worker(*self, segments, help.workers)
             }
             help => share::decompress_here(*self, segments, help),
         }

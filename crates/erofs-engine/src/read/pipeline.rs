@@ -192,7 +192,8 @@ impl FileReader<'_> {
         })
     }
 
-    /// Decodes the whole pcluster, and the part of the next one that fills its last page.
+    /// Decodes the whole pcluster, and the part of the next one that fills its last page. The bytes
+    /// around those of `segment` are for the page cache.
     fn decode_for_storing(
         &self,
         decoder: &mut Decoder,
@@ -208,18 +209,12 @@ impl FileReader<'_> {
         if !next.is_some_and(|(next, _)| self.decode_first_page(decoder, &next, shared)) {
             buffer.resize(whole);
         }
-        Ok(self.with_remainder(segment, buffer))
-    }
-
-    /// Serves `segment` from its decoded pcluster, and leaves the bytes around it for the page
-    /// cache.
-    fn with_remainder(&self, segment: &mut Segment<'_>, buffer: PageBuf) -> Placement {
         segment.place(&buffer);
         let (decoded, served) = (Arc::new(buffer), segment.from..segment.to());
         let beyond = decoded.len() - served.len();
         add(&self.path.counters.own().surplus_bytes, beyond as u64);
         let remainder = Remainder::new(self.inode, segment.logical, served, decoded.clone());
-        Placement::Uncached(decoded, Some(remainder))
+        Ok(Placement::Uncached(decoded, Some(remainder)))
     }
 
     /// A copy of the first `wanted` bytes, for readers that joined while the pcluster was being

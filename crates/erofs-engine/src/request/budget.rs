@@ -305,10 +305,7 @@ impl<'e> Request<'e> {
 
     /// The limit that the call exceeded, if it did.
     pub(crate) fn exceeded(&self) -> Option<Exceeded> {
-        self.spent
-            .borrow()
-            .as_ref()
-            .and_then(|spent| spent.exceeded)
+        self.spent.borrow().as_ref()?.exceeded
     }
 
     /// Whether the call is heavy.
@@ -374,12 +371,11 @@ impl Scope<'_> {
 
     /// Restarts the budget for the next part of a call.
     pub(crate) fn renew(&self) {
-        let renewed = self.request.with(|spent, _| {
+        // A limit once exceeded stays exceeded.
+        let _ = self.request.with(|spent, _| {
             (spent.steps, spent.bytes) = (0, 0);
             Ok(())
         });
-        // A limit once exceeded stays exceeded.
-        renewed.unwrap_or(());
     }
 }
 
