@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use sha2::{Digest, Sha224, Sha256, Sha384, Sha512};
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 
 /// Size of the longest digest of any algorithm, in bytes.
 pub(crate) const MAX_DIGEST: usize = 64;
@@ -48,7 +48,7 @@ impl HashAlgorithm {
 impl FromStr for HashAlgorithm {
     type Err = Error;
 
-    fn from_str(name: &str) -> Result<Self, Error> {
+    fn from_str(name: &str) -> Result<Self> {
         match name {
             "sha224" => Ok(Self::Sha224),
             "sha256" => Ok(Self::Sha256),

@@ -1,6 +1,6 @@
 //! The positions of a tree's levels on the hash device.
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::hash::HashType;
 use crate::parameters::Parameters;
 
@@ -27,7 +27,7 @@ pub(crate) struct Level {
 impl Layout {
     /// # Errors
     /// The tree would end beyond 2^64 bytes.
-    pub(crate) fn new(parameters: &Parameters) -> Result<Self, Error> {
+    pub(crate) fn new(parameters: &Parameters) -> Result<Self> {
         let block_size = u64::from(parameters.hash_block_size);
         let digest_size = parameters.algorithm.digest_size();
         let bits = (parameters.hash_block_size / digest_size as u32).ilog2();

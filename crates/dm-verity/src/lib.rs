@@ -34,7 +34,7 @@ mod signature;
 mod superblock;
 mod tree;
 
-pub use error::{Error, Mismatch};
+pub use error::{Error, Mismatch, Result};
 pub use hash::{HashAlgorithm, HashType};
 pub use hash_device::HashDevice;
 pub use parameters::{MAX_BLOCK_SIZE, MAX_SALT, MIN_BLOCK_SIZE, Parameters};

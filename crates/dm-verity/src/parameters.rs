@@ -1,6 +1,6 @@
 //! Parameters of a hash tree.
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::hash::{HashAlgorithm, HashType};
 
 /// Smallest data or hash block, in bytes.
@@ -36,7 +36,7 @@ impl Parameters {
         data_blocks: u64,
         salt: Vec<u8>,
         tree_start: u64,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self> {
         let parameters = Self {
             hash_type: HashType::Normal,
             algorithm,
@@ -76,7 +76,7 @@ impl Parameters {
         self.algorithm
     }
 
-    pub(crate) fn check(&self) -> Result<(), Error> {
+    pub(crate) fn check(&self) -> Result<()> {
         check_block_size("data", self.data_block_size)?;
         check_block_size("hash", self.hash_block_size)?;
         if self.salt.len() > MAX_SALT {
@@ -100,7 +100,7 @@ impl Parameters {
     }
 }
 
-fn check_block_size(which: &str, size: u32) -> Result<(), Error> {
+fn check_block_size(which: &str, size: u32) -> Result<()> {
     if size.is_power_of_two() && (MIN_BLOCK_SIZE..=MAX_BLOCK_SIZE).contains(&size) {
         return Ok(());
     }

@@ -1,6 +1,6 @@
 //! The superblock that `veritysetup format` writes before the tree.
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::hash::HashType;
 use crate::hash_device::HashDevice;
 use crate::parameters::{MAX_SALT, Parameters};
@@ -17,7 +17,7 @@ const SIGNATURE: &[u8; 8] = b"verity\0\0";
 ///
 /// # Errors
 /// There is no superblock, or it is unsupported or inconsistent.
-pub fn read_superblock(hash_device: &impl HashDevice, offset: u64) -> Result<Parameters, Error> {
+pub fn read_superblock(hash_device: &impl HashDevice, offset: u64) -> Result<Parameters> {
     let mut bytes = [0; SUPERBLOCK_SIZE];
     hash_device
         .read_exact_at(&mut bytes, offset)
@@ -25,7 +25,7 @@ pub fn read_superblock(hash_device: &impl HashDevice, offset: u64) -> Result<Par
     parse(&bytes, offset)
 }
 
-fn parse(bytes: &[u8; SUPERBLOCK_SIZE], offset: u64) -> Result<Parameters, Error> {
+fn parse(bytes: &[u8; SUPERBLOCK_SIZE], offset: u64) -> Result<Parameters> {
     if &bytes[..8] != SIGNATURE {
         return Error::format(format!("no dm-verity superblock at byte {offset}"));
     }
@@ -66,7 +66,7 @@ fn parse(bytes: &[u8; SUPERBLOCK_SIZE], offset: u64) -> Result<Parameters, Error
 }
 
 /// Offset of the first hash block after the superblock.
-fn tree_start(offset: u64, hash_block_size: u32) -> Result<u64, Error> {
+fn tree_start(offset: u64, hash_block_size: u32) -> Result<u64> {
     let end = offset.checked_add(SUPERBLOCK_SIZE as u64);
     match end.and_then(|end| end.checked_next_multiple_of(hash_block_size.into())) {
         Some(start) => Ok(start),
@@ -77,7 +77,7 @@ fn tree_start(offset: u64, hash_block_size: u32) -> Result<u64, Error> {
 }
 
 /// A name padded with zeros to the end of its field.
-fn text(field: &[u8]) -> Result<&str, Error> {
+fn text(field: &[u8]) -> Result<&str> {
     let end = field.iter().position(|byte| *byte == 0);
     let (name, rest) = field.split_at(end.unwrap_or(field.len()));
     match std::str::from_utf8(name) {
@@ -86,7 +86,7 @@ fn text(field: &[u8]) -> Result<&str, Error> {
     }
 }
 
-fn check_zero(bytes: &[u8], range: std::ops::Range<usize>) -> Result<(), Error> {
+fn check_zero(bytes: &[u8], range: std::ops::Range<usize>) -> Result<()> {
     match range.clone().find(|at| bytes[*at] != 0) {
         Some(at) => Error::format(format!("byte {at} of the dm-verity superblock must be 0")),
         None => Ok(()),

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::cache::{HashBlock, HashBlockCache};
-use crate::error::{Error, Mismatch};
+use crate::error::{Error, Mismatch, Result};
 use crate::hash::BlockHasher;
 use crate::hash_device::HashDevice;
 use crate::layout::Layout;
@@ -32,7 +32,7 @@ impl Tree {
         parameters: Parameters,
         root: &RootHash,
         hash_device: &dyn HashDevice,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self> {
         let digest_size = parameters.algorithm.digest_size();
         if root.as_bytes().len() != digest_size {
             let bytes = match root.as_bytes().len() {
@@ -93,12 +93,7 @@ impl Tree {
     ///
     /// # Panics
     /// If `data` is not a multiple of the data block size.
-    pub fn verify(
-        &self,
-        hash_device: &dyn HashDevice,
-        data: &[u8],
-        first: u64,
-    ) -> Result<(), Error> {
+    pub fn verify(&self, hash_device: &dyn HashDevice, data: &[u8], first: u64) -> Result<()> {
         let size = self.parameters.data_block_size as usize;
         assert!(data.len().is_multiple_of(size), "whole blocks");
         let mut held: Option<(u64, HashBlock)> = None;
@@ -122,12 +117,7 @@ impl Tree {
     }
 
     /// Returns a hash block, which is read and verified unless it is cached.
-    fn hash_block(
-        &self,
-        from: &dyn HashDevice,
-        level: usize,
-        block: u64,
-    ) -> Result<HashBlock, Error> {
+    fn hash_block(&self, from: &dyn HashDevice, level: usize, block: u64) -> Result<HashBlock> {
         if let Some(bytes) = self.cache.get(level, block) {
             return Ok(bytes);
         }
@@ -156,7 +146,7 @@ impl Tree {
 
     /// Checks that the tree has a digest for the last block of each level and none after it:
     /// veritysetup fills the rest of a hash block with zeros.
-    fn check_end(&self, hash_device: &dyn HashDevice) -> Result<(), Error> {
+    fn check_end(&self, hash_device: &dyn HashDevice) -> Result<()> {
         let mut last = self.parameters.data_blocks - 1;
         let wrong = Mismatch::Length { last };
         for level in 0..self.layout.levels.len() {
@@ -176,7 +166,7 @@ impl Tree {
         &hash_block[index * self.layout.stride..][..self.parameters.algorithm.digest_size()]
     }
 
-    fn check(&self, block: &[u8], digest: &[u8], otherwise: Mismatch) -> Result<(), Error> {
+    fn check(&self, block: &[u8], digest: &[u8], otherwise: Mismatch) -> Result<()> {
         match self.hasher.matches(block, digest) {
             true => Ok(()),
             false => Err(otherwise.into()),

@@ -39,7 +39,7 @@ use crate::request::budget::{Exceeded, ReadContext, Request};
 use crate::request::{RequestKey, Requests};
 use crate::stats::EngineStats;
 use crate::trace_spans::TraceSpans;
-use crate::{Error, FileFault};
+use crate::{Error, FileFault, Result};
 
 mod directory;
 mod images;
@@ -103,7 +103,7 @@ impl Engine {
     /// # Errors
     /// One line that names the file and what is wrong: it cannot be opened, is not an EROFS image,
     /// uses an unsupported feature, contradicts itself, or lacks extra devices.
-    pub fn open(path: &Path, options: &EngineOptions) -> Result<Arc<Engine>, Error> {
+    pub fn open(path: &Path, options: &EngineOptions) -> Result<Arc<Engine>> {
         Engine::start(Opened::new(path, options)?)
     }
 
@@ -111,7 +111,7 @@ impl Engine {
     ///
     /// # Errors
     /// The same errors as for `open`.
-    pub fn start(opened: Opened) -> Result<Arc<Engine>, Error> {
+    pub fn start(opened: Opened) -> Result<Arc<Engine>> {
         let Opened {
             options,
             images,
@@ -233,26 +233,26 @@ impl Engine {
     }
 
     /// An inode, decoded and checked.
-    pub fn inode(&self, nid: Nid) -> Result<Arc<Inode>, Error> {
+    pub fn inode(&self, nid: Nid) -> Result<Arc<Inode>> {
         Ok(Arc::clone(
             self.borrow_inode(&self.waiting(), nid)?.shared(),
         ))
     }
 
     /// An inode, borrowed for the duration of one request.
-    pub fn borrow_inode(&self, request: &Request<'_>, nid: Nid) -> Result<BorrowedInode, Error> {
+    pub fn borrow_inode(&self, request: &Request<'_>, nid: Nid) -> Result<BorrowedInode> {
         self.inodes
             .borrow(nid, true, || self.read_inode(request, nid))
     }
 
     /// Like [`borrow_inode`](Self::borrow_inode), for one entry among many: the inode is not
     /// cached.
-    pub fn peek_inode(&self, request: &Request<'_>, nid: Nid) -> Result<BorrowedInode, Error> {
+    pub fn peek_inode(&self, request: &Request<'_>, nid: Nid) -> Result<BorrowedInode> {
         self.inodes
             .borrow(nid, false, || self.read_inode(request, nid))
     }
 
-    fn read_inode(&self, request: &Request<'_>, nid: Nid) -> Result<Inode, Error> {
+    fn read_inode(&self, request: &Request<'_>, nid: Nid) -> Result<Inode> {
         let mut inode = self.read_own_inode(request, nid)?;
         self.check_content(request, &inode)?;
         if self.is_merged(request, &inode)? {
@@ -265,7 +265,7 @@ impl Engine {
     }
 
     /// Reads an inode as its image stores it.
-    fn read_own_inode(&self, request: &Request<'_>, nid: Nid) -> Result<Inode, Error> {
+    fn read_own_inode(&self, request: &Request<'_>, nid: Nid) -> Result<Inode> {
         let numbers = self.images.numbers;
         if numbers.image(nid) >= self.image_count() {
             return Err(self.fault(nid, "not in any of the images"));
@@ -281,7 +281,7 @@ impl Engine {
         request: &Request<'_>,
         key: RequestKey,
         work: impl FnOnce(Reader<'_>) -> erofs_format::Result<R>,
-    ) -> Result<R, Error> {
+    ) -> Result<R> {
         let failed = |error| self.error(key.nid(), error);
         self.requests.run(request, key, 0, |_| {
             self.with_image(request, key.nid(), work).map_err(failed)
@@ -312,7 +312,7 @@ impl Engine {
     }
 
     /// All extended attributes of an inode.
-    pub fn xattrs(&self, request: &Request<'_>, inode: &Inode) -> Result<Vec<Xattr>, Error> {
+    pub fn xattrs(&self, request: &Request<'_>, inode: &Inode) -> Result<Vec<Xattr>> {
         let mut all = self.stored_xattrs(request, inode)?;
         if self.merged.is_none() {
             all.retain(|xattr| overlay::is_listed_alone(&xattr.name));
@@ -334,7 +334,7 @@ impl Engine {
     }
 
     /// All attributes, under the names by which the image stores them.
-    fn stored_xattrs(&self, request: &Request<'_>, inode: &Inode) -> Result<Vec<Xattr>, Error> {
+    fn stored_xattrs(&self, request: &Request<'_>, inode: &Inode) -> Result<Vec<Xattr>> {
         let key = RequestKey::Xattrs(inode.nid);
         self.metadata(request, key, |image| image.xattrs(inode))
     }
@@ -345,7 +345,7 @@ impl Engine {
         request: &Request<'_>,
         inode: &Inode,
         name: &[u8],
-    ) -> Result<Option<Vec<u8>>, Error> {
+    ) -> Result<Option<Vec<u8>>> {
         let stored = match self.merged {
             Some(_) => overlay::stored(name),
             None => name.into(),
@@ -369,7 +369,7 @@ impl Engine {
         request: &Request<'_>,
         inode: &Inode,
         name: &[u8],
-    ) -> Result<Option<Vec<u8>>, Error> {
+    ) -> Result<Option<Vec<u8>>> {
         if inode.xattr_icount == 0 {
             return Ok(None);
         }
@@ -378,7 +378,7 @@ impl Engine {
     }
 
     /// The extent that holds byte `offset` of a file; `None` at or beyond its end.
-    pub fn extent(&self, inode: &Inode, offset: u64) -> Result<Option<Extent>, Error> {
+    pub fn extent(&self, inode: &Inode, offset: u64) -> Result<Option<Extent>> {
         if offset >= inode.size {
             return Ok(None);
         }
@@ -395,7 +395,7 @@ impl Engine {
         inode: &Inode,
         offset: u64,
         out: &mut [u8],
-    ) -> Result<usize, Error> {
+    ) -> Result<usize> {
         let left = inode.size.saturating_sub(offset);
         let count = usize::try_from(left).map_or(out.len(), |left| left.min(out.len()));
         let _busy = self.contention.enter();
@@ -486,7 +486,7 @@ impl Engine {
         inode: &Inode,
         offset: u64,
         out: &mut [u8],
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         let key = RequestKey::Read(inode.nid, offset);
         self.requests.run(request, key, out.len() as u64, |_| {
             self.file(request, inode).read(offset, out, None)
@@ -500,7 +500,7 @@ impl Engine {
         inode: &Inode,
         range: Range<u64>,
         sink: &dyn DecodedSink,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         let (request, key) = (self.waiting(), RequestKey::Read(inode.nid, range.start));
         // With a sink, this buffer is not filled with the file's content.
         let mut out = vec![0; (range.end - range.start) as usize];
@@ -524,7 +524,7 @@ impl Engine {
         inode: &Inode,
         offset: u64,
         hole: bool,
-    ) -> Result<Option<u64>, Error> {
+    ) -> Result<Option<u64>> {
         let key = RequestKey::Read(inode.nid, offset);
         self.metadata(request, key, |image| {
             let end = hole.then_some(inode.size);
@@ -649,7 +649,7 @@ impl Engine {
         &self,
         request: &Request<'_>,
         (nid, range): &(Nid, Range<u64>),
-    ) -> Result<(usize, Stored), Error> {
+    ) -> Result<(usize, Stored)> {
         let inode = self.borrow_inode(request, *nid)?;
         let range = range.start..range.end.min(inode.size);
         let stored = self.file(request, &inode).stored(range)?;
@@ -707,7 +707,7 @@ impl Drop for Engine {
 fn start_workers(
     options: &EngineOptions,
     cpus: Option<SystemCpus>,
-) -> Result<Option<Arc<Workers>>, Error> {
+) -> Result<Option<Arc<Workers>>> {
     let (Some(mode), Some(cpus)) = (options.workers.mode(), cpus) else {
         return Ok(None);
     };

@@ -9,6 +9,9 @@ use crate::request::budget::Exceeded;
 use erofs_codecs::DecodeError;
 use erofs_format::{ErrorClass, Location, Nid};
 
+/// Result type of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
 /// Why an image could not be opened or a file could not be read.
 ///
 /// Cheap to clone: all readers that wait for the same pcluster receive the same error.
@@ -157,8 +160,6 @@ pub mod errno {
     pub const ENOMEM: i32 = 12;
     /// Not a directory.
     pub const ENOTDIR: i32 = 20;
-    /// Is a directory.
-    pub const EISDIR: i32 = 21;
     /// Invalid argument.
     pub const EINVAL: i32 = 22;
     /// Too many symbolic links.

@@ -17,12 +17,12 @@ pub struct CompressionConfigs {
     pub available: u16,
     /// Settings of LZ4, if the image uses it.
     pub lz4: Option<Lz4Config>,
-    /// Settings of MicroLZMA, if the image uses it.
-    pub lzma: Option<LzmaConfig>,
-    /// Settings of DEFLATE, if the image uses it.
-    pub deflate: Option<DeflateConfig>,
-    /// Settings of Zstandard, if the image uses it.
-    pub zstd: Option<ZstdConfig>,
+    /// Bytes in the dictionary of MicroLZMA, 4 KiB to 8 MiB, if the image uses it.
+    pub lzma_dictionary: Option<u32>,
+    /// Binary logarithm of the window of DEFLATE, 8 to 15, if the image uses it.
+    pub deflate_window_bits: Option<u8>,
+    /// Binary logarithm of the largest window of Zstandard, 10 to 20, if the image uses it.
+    pub zstd_window_log: Option<u8>,
 }
 
 /// Settings of LZ4.
@@ -32,27 +32,6 @@ pub struct Lz4Config {
     pub max_distance: u16,
     /// Blocks in the largest pcluster.
     pub max_pcluster_blocks: u16,
-}
-
-/// Settings of MicroLZMA.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LzmaConfig {
-    /// Bytes in the dictionary, 4 KiB to 8 MiB.
-    pub dict_size: u32,
-}
-
-/// Settings of DEFLATE.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DeflateConfig {
-    /// Binary logarithm of the window, 8 to 15.
-    pub window_bits: u8,
-}
-
-/// Settings of Zstandard.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ZstdConfig {
-    /// Binary logarithm of the largest window, 10 to 20.
-    pub window_log: u8,
 }
 
 /// Largest stored size of a pcluster (`Z_EROFS_PCLUSTER_MAX_SIZE`).
@@ -133,9 +112,9 @@ fn parse_record(
     }
     match algorithm {
         Algorithm::Lz4 => parsed.lz4 = Some(parse_lz4(record, block_size)?),
-        Algorithm::Lzma => parsed.lzma = Some(parse_lzma(record)?),
-        Algorithm::Deflate => parsed.deflate = Some(parse_deflate(record)?),
-        Algorithm::Zstd => parsed.zstd = Some(parse_zstd(record)?),
+        Algorithm::Lzma => parsed.lzma_dictionary = Some(lzma_dictionary(record)?),
+        Algorithm::Deflate => parsed.deflate_window_bits = Some(deflate_window_bits(record)?),
+        Algorithm::Zstd => parsed.zstd_window_log = Some(zstd_window_log(record)?),
     }
     Ok(())
 }
@@ -158,7 +137,7 @@ fn parse_lz4(record: &[u8], block_size: u32) -> Result<Lz4Config> {
     })
 }
 
-fn parse_lzma(record: &[u8]) -> Result<LzmaConfig> {
+fn lzma_dictionary(record: &[u8]) -> Result<u32> {
     let format = u16_at(record, 4);
     if format != 0 {
         return unsupported!("lzma format {format}");
@@ -171,20 +150,17 @@ fn parse_lzma(record: &[u8]) -> Result<LzmaConfig> {
     if !(MIN_LZMA_DICT..=MAX_LZMA_DICT).contains(&dict_size) {
         return unsupported!("lzma dictionary of {dict_size} bytes");
     }
-    Ok(LzmaConfig { dict_size })
+    Ok(dict_size)
 }
 
-fn parse_deflate(record: &[u8]) -> Result<DeflateConfig> {
-    let window_bits = record[0];
-    if window_bits > 15 {
-        return unsupported!("deflate window of 2^{window_bits} bytes");
+fn deflate_window_bits(record: &[u8]) -> Result<u8> {
+    match record[0] {
+        bits @ ..=15 => Ok(bits.max(8)),
+        bits => unsupported!("deflate window of 2^{bits} bytes"),
     }
-    Ok(DeflateConfig {
-        window_bits: window_bits.max(8),
-    })
 }
 
-fn parse_zstd(record: &[u8]) -> Result<ZstdConfig> {
+fn zstd_window_log(record: &[u8]) -> Result<u8> {
     let (format, log) = (record[0], record[1]);
     if format != 0 {
         return unsupported!("zstd format {format}");
@@ -192,9 +168,7 @@ fn parse_zstd(record: &[u8]) -> Result<ZstdConfig> {
     if log > 10 {
         return unsupported!("zstd window of 2^{} bytes", u32::from(log) + 10);
     }
-    Ok(ZstdConfig {
-        window_log: log + 10,
-    })
+    Ok(log + 10)
 }
 
 #[cfg(test)]
@@ -235,9 +209,9 @@ mod tests {
         bytes.extend([6, 0, 0, 7, 0, 0, 0, 0]);
         let parsed = parse(&bytes, true, 0b1101).unwrap();
         assert_eq!(parsed.lz4, lz4(0x8000, 16));
-        assert_eq!(parsed.deflate, Some(DeflateConfig { window_bits: 15 }));
-        assert_eq!(parsed.zstd, Some(ZstdConfig { window_log: 17 }));
-        assert_eq!(parsed.lzma, None);
+        assert_eq!(parsed.deflate_window_bits, Some(15));
+        assert_eq!(parsed.zstd_window_log, Some(17));
+        assert_eq!(parsed.lzma_dictionary, None);
     }
 
     #[test]

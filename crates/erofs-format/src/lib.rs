@@ -47,7 +47,7 @@ mod xattr_prefix;
 mod zmap;
 
 pub use algorithm::Algorithm;
-pub use compression::{CompressionConfigs, DeflateConfig, Lz4Config, LzmaConfig, ZstdConfig};
+pub use compression::{CompressionConfigs, Lz4Config};
 pub use data_layout::DataLayout;
 pub use devices::DeviceSlot;
 pub use error::{Error, ErrorClass, Result};

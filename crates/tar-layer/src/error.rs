@@ -2,6 +2,9 @@
 
 use std::io;
 
+/// Result type of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
 /// Why a layer cannot be rewritten.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

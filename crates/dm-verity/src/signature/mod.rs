@@ -16,7 +16,7 @@ use cms::signed_data::SignedData;
 use x509_cert::der::oid::db::rfc5911::{ID_DATA, ID_SIGNED_DATA};
 use x509_cert::der::{self, Decode};
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::root_hash::RootHash;
 
 pub use certificates::{Certificates, STANDARD_FOLDERS};
@@ -30,11 +30,7 @@ pub const MAX_SIGNATURE: usize = 64 << 10;
 ///
 /// # Errors
 /// The signature is not valid, or no trusted certificate belongs to its signer.
-pub fn verify_signature(
-    signature: &[u8],
-    root: &RootHash,
-    trusted: &Certificates,
-) -> Result<(), Error> {
+pub fn verify_signature(signature: &[u8], root: &RootHash, trusted: &Certificates) -> Result<()> {
     let signed = parse(signature)?;
     if signed.signer_infos.0.is_empty() {
         return Error::signature("it has no signer".into());
@@ -46,7 +42,7 @@ pub fn verify_signature(
     Ok(())
 }
 
-fn parse(signature: &[u8]) -> Result<SignedData, Error> {
+fn parse(signature: &[u8]) -> Result<SignedData> {
     if signature.len() > MAX_SIGNATURE {
         return Error::signature(format!("it is longer than {MAX_SIGNATURE} bytes"));
     }

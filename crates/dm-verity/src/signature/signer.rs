@@ -9,10 +9,10 @@ use x509_cert::der::{Decode, Encode};
 use super::certificates::{Trusted, TrustedCertificate};
 use super::digest::SignedDigest;
 use super::public_key::PublicKey;
-use crate::error::Error;
+use crate::error::{Error, Result};
 
 /// Checks that a trusted certificate belongs to `signer`, and that it signed `content`.
-pub(super) fn check(signer: &SignerInfo, content: &[u8], trusted: &Trusted) -> Result<(), Error> {
+pub(super) fn check(signer: &SignerInfo, content: &[u8], trusted: &Trusted) -> Result<()> {
     let oid = signer.digest_alg.oid;
     let Some(digest) = SignedDigest::from_oid(oid) else {
         return Error::signature(format!("hash algorithm {oid} is not SHA-256, -384 or -512"));
@@ -33,7 +33,7 @@ fn check_by(
     signer: &SignerInfo,
     digest: &SignedDigest,
     hash: &[u8],
-) -> Result<(), Error> {
+) -> Result<()> {
     let path = certificate.path.display();
     let Some(key) = PublicKey::new(certificate.public_key()) else {
         return Error::signature(format!(
@@ -53,11 +53,7 @@ fn check_by(
 }
 
 /// The hash that is signed: that of the content, or of attributes that contain the content's hash.
-fn signed_hash(
-    signer: &SignerInfo,
-    digest: &SignedDigest,
-    content: &[u8],
-) -> Result<Vec<u8>, Error> {
+fn signed_hash(signer: &SignerInfo, digest: &SignedDigest, content: &[u8]) -> Result<Vec<u8>> {
     let hash = (digest.hash)(content);
     let Some(attributes) = &signer.signed_attrs else {
         return Ok(hash);

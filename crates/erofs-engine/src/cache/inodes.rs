@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use erofs_format::{Inode, Nid};
 
-use crate::Error;
+use crate::Result;
 use crate::cache::{Hit, ReadCache};
 
 /// Maximum number of inodes kept decoded. The kernel requests the attributes of each inode once and
@@ -27,8 +27,8 @@ impl Inodes {
         &self,
         nid: Nid,
         keeps: bool,
-        read: impl FnOnce() -> Result<Inode, Error>,
-    ) -> Result<BorrowedInode, Error> {
+        read: impl FnOnce() -> Result<Inode>,
+    ) -> Result<BorrowedInode> {
         if let Some(inode) = self.0.get(&nid) {
             return Ok(BorrowedInode(Lender::Cache(inode)));
         }

@@ -20,10 +20,10 @@ use rustix::fs::{Advice, Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use self::version::{Change, Version};
-use crate::Error;
 use crate::remote;
 use crate::request::budget::Request;
 use crate::request::missing::Missing;
+use crate::{Error, Result};
 
 /// Maximum number of times that a read may be interrupted. Threads that read either block signals
 /// or exit after receiving a few, but the underlying filesystem could return EINTR forever.
@@ -215,11 +215,7 @@ impl Device {
     }
 
     /// Opens the file at `path`; errors name the path.
-    pub(crate) fn open_named(
-        path: &Path,
-        base: u64,
-        open: OpenFile<'_>,
-    ) -> Result<Arc<Self>, Error> {
+    pub(crate) fn open_named(path: &Path, base: u64, open: OpenFile<'_>) -> Result<Arc<Self>> {
         open(path)
             .and_then(|file| Self::from_file(file, path, base))
             .map(Arc::new)

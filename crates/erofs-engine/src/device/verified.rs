@@ -9,7 +9,6 @@ use dm_verity::{MAX_BLOCK_SIZE, Mismatch, RootHash, Tree};
 use erofs_format::ReadAt;
 use remote_image::RemoteFile;
 
-use crate::Error;
 use crate::cache::metadata::MetadataCache;
 use crate::device::root_hash_signature::RootHashSignature;
 use crate::device::version::Change;
@@ -18,6 +17,7 @@ use crate::options::{EngineOptions, Offset};
 use crate::remote;
 use crate::request::budget::Request;
 use crate::request::missing::Missing;
+use crate::{Error, Result};
 
 /// Bytes verified per step of [`StoredDevice::scan`].
 const SCAN: u64 = 1 << 20;
@@ -60,7 +60,7 @@ impl HashArea {
         image: &Arc<Device>,
         options: &EngineOptions,
         open: OpenFile<'_>,
-    ) -> Result<Option<Self>, Error> {
+    ) -> Result<Option<Self>> {
         let refused = |what: String| Error::verity(remote::shown(path), what);
         let refuse = |what: &str| Err(refused(what.to_owned()));
         let verity = &options.verity;
@@ -130,7 +130,7 @@ impl StoredDevice {
         mut hash_area: Option<HashArea>,
         images: usize,
         request: &Request<'_>,
-    ) -> Result<Vec<Self>, Error> {
+    ) -> Result<Vec<Self>> {
         let stored = |device: Arc<Device>| {
             let verified = hash_area.take().map(|area| area.tree(&device, request));
             let verified = verified.transpose();

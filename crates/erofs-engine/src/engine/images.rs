@@ -5,7 +5,6 @@ use std::sync::Arc;
 use erofs_codecs::Settings;
 use erofs_format::{ErrorClass, Image, NID_IN_METABOX, Nid, Superblock};
 
-use crate::Error;
 use crate::cache::metadata::MetadataCache;
 use crate::device::verified::StoredDevice;
 use crate::engine::opened::ImageFiles;
@@ -14,6 +13,7 @@ use crate::options::EngineOptions;
 use crate::read::decode_context::ContextPool;
 use crate::read::{Common, DataPath, DeviceBytes, Through};
 use crate::request::budget::Request;
+use crate::{Error, Result};
 
 /// The images of a tree, the top one first. There is at least one.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ impl Images {
         common: &Arc<Common>,
         options: &EngineOptions,
         request: &Request<'_>,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self> {
         let (count, mut notices) = (files.len(), Vec::new());
         if count > 1 {
             files.iter().for_each(ImageFiles::fetch_beginning);
@@ -97,7 +97,7 @@ impl Place<'_> {
         mut files: ImageFiles,
         request: &Request<'_>,
         notices: &mut Vec<String>,
-    ) -> Result<DataPath, Error> {
+    ) -> Result<DataPath> {
         files.locate(request)?;
         let ImageFiles {
             name,
@@ -147,7 +147,7 @@ impl Place<'_> {
     /// The decode contexts of an upper image with the same settings, or new ones.
     fn contexts(&self, settings: Settings) -> Arc<ContextPool> {
         let mut above = self.above.iter().map(|path| &path.contexts);
-        match above.find(|contexts| contexts.settings() == &settings) {
+        match above.find(|contexts| contexts.settings == settings) {
             Some(contexts) => Arc::clone(contexts),
             None => Arc::new(ContextPool::new(settings)),
         }
@@ -157,12 +157,13 @@ impl Place<'_> {
 /// The decoders' settings for an image.
 pub fn decoder_settings(superblock: &Superblock) -> Settings {
     let default = Settings::default();
-    let (lzma, zstd) = (superblock.compression.lzma, superblock.compression.zstd);
+    let compression = &superblock.compression;
+    let (lzma, zstd) = (compression.lzma_dictionary, compression.zstd_window_log);
     Settings {
         block_size: superblock.block_size,
         lz4_zero_padding: superblock.zero_padding(),
-        lzma_dictionary: lzma.map_or(default.lzma_dictionary, |lzma| lzma.dict_size),
-        zstd_window_log: zstd.map_or(default.zstd_window_log, |zstd| zstd.window_log.into()),
+        lzma_dictionary: lzma.unwrap_or(default.lzma_dictionary),
+        zstd_window_log: zstd.map_or(default.zstd_window_log, u32::from),
     }
 }
 

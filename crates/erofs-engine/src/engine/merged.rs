@@ -19,7 +19,7 @@ use crate::layers::listing::{self, Cursor, PartEntry, Place, SameName};
 use crate::layers::overlay;
 use crate::request::RequestKey;
 use crate::request::budget::Request;
-use crate::{EachItem, Error};
+use crate::{EachItem, Result};
 
 /// Maximum depth of directories that are followed, which is that of the longest path.
 const DEPTH: usize = 2048;
@@ -63,7 +63,7 @@ impl Engine {
     /// Merges several images into one tree. A registry's image with a single layer is also such a
     /// tree if the layer was an archive: whiteouts in it hide nothing, but readers must not see
     /// them.
-    pub(super) fn merge(&mut self) -> Result<(), Error> {
+    pub(super) fn merge(&mut self) -> Result<()> {
         let is_one_image = self.image_count() == 1;
         let top = &self.images.top().devices[0];
         if is_one_image && !top.device.is_image_of_registry() {
@@ -81,7 +81,7 @@ impl Engine {
     }
 
     /// Determines which images were made from archives that were rewritten.
-    fn find_rewritten(&self, request: &Request<'_>) -> Result<Box<[bool]>, Error> {
+    fn find_rewritten(&self, request: &Request<'_>) -> Result<Box<[bool]>> {
         let is_rewritten = |root| {
             let inode = self.read_own_inode(request, root)?;
             let mark = self.stored_xattr(request, &inode, overlay::REWRITTEN)?;
@@ -96,7 +96,7 @@ impl Engine {
         !self.rewritten.get(image).copied().unwrap_or_default()
     }
 
-    fn merged_root(&self, request: &Request<'_>) -> Result<MergedDirectory, Error> {
+    fn merged_root(&self, request: &Request<'_>) -> Result<MergedDirectory> {
         let mut parts = Vec::new();
         for root in self.roots() {
             let inode = Arc::new(self.read_own_inode(request, root)?);
@@ -118,7 +118,7 @@ impl Engine {
     }
 
     /// Whether a directory exists in several images.
-    pub(super) fn is_merged(&self, request: &Request<'_>, inode: &Inode) -> Result<bool, Error> {
+    pub(super) fn is_merged(&self, request: &Request<'_>, inode: &Inode) -> Result<bool> {
         if self.merged.is_none() || inode.file_type() != FileType::Directory {
             return Ok(false);
         }
@@ -131,7 +131,7 @@ impl Engine {
         &self,
         request: &Request<'_>,
         nid: Nid,
-    ) -> Result<Option<Arc<MergedDirectory>>, Error> {
+    ) -> Result<Option<Arc<MergedDirectory>>> {
         let Some(merged) = &self.merged else {
             return Ok(None);
         };
@@ -147,7 +147,7 @@ impl Engine {
         request: &Request<'_>,
         merged: &MergedDirectories,
         nid: Nid,
-    ) -> Result<Arc<MergedDirectory>, Error> {
+    ) -> Result<Arc<MergedDirectory>> {
         let mut directory = Some(Arc::clone(&merged.root));
         for name in self.path_in_image(request, nid)? {
             let Some(above) = directory else { break };
@@ -169,7 +169,7 @@ impl Engine {
         request: &Request<'_>,
         merged: &MergedDirectories,
         nid: Nid,
-    ) -> Result<Arc<MergedDirectory>, Error> {
+    ) -> Result<Arc<MergedDirectory>> {
         let mut met = HashSet::from([merged.root.nid()]);
         let mut waiting = VecDeque::from([merged.root.nid()]);
         while let Some(above) = waiting.pop_front()
@@ -196,11 +196,7 @@ impl Engine {
     }
 
     /// The names on the path from the root of its image to a directory.
-    pub(super) fn path_in_image(
-        &self,
-        request: &Request<'_>,
-        nid: Nid,
-    ) -> Result<Vec<Vec<u8>>, Error> {
+    pub(super) fn path_in_image(&self, request: &Request<'_>, nid: Nid) -> Result<Vec<Vec<u8>>> {
         let (mut names, mut here) = (Vec::new(), nid);
         let root = self.image_of(nid).superblock().root_nid;
         while self.images.numbers.own(here) != root {
@@ -218,12 +214,7 @@ impl Engine {
     }
 
     /// The name of `wanted` in a directory of the same image.
-    fn own_name(
-        &self,
-        request: &Request<'_>,
-        directory: Nid,
-        wanted: Nid,
-    ) -> Result<Vec<u8>, Error> {
+    fn own_name(&self, request: &Request<'_>, directory: Nid, wanted: Nid) -> Result<Vec<u8>> {
         let inode = self.read_own_inode(request, directory)?;
         let own = self.images.numbers.own(wanted);
         let mut name = None;
@@ -248,7 +239,7 @@ impl Engine {
         request: &Request<'_>,
         nid: Nid,
         name: &[u8],
-    ) -> Result<Option<Nid>, Error> {
+    ) -> Result<Option<Nid>> {
         let key = RequestKey::Lookup(nid);
         self.requests.run(request, key, 0, |_| {
             let Some(directory) = self.merged_directory(request, nid)? else {
@@ -269,12 +260,7 @@ impl Engine {
     /// The entry of a directory under a name. A file is taken from the first image that has the
     /// name; a directory is put together from all images that have it, until one hides the entries
     /// below.
-    fn child(
-        &self,
-        request: &Request<'_>,
-        parent: &MergedDirectory,
-        name: &[u8],
-    ) -> Result<Child, Error> {
+    fn child(&self, request: &Request<'_>, parent: &MergedDirectory, name: &[u8]) -> Result<Child> {
         let (mut parts, mut path) = (Vec::new(), vec![name.to_vec()]);
         let (mut below, mut lacking, mut is_redirected) = (&parent.parts[..], Ok(()), false);
         while let [first, rest @ ..] = below {
@@ -325,7 +311,7 @@ impl Engine {
     }
 
     /// Checks that a file of the tree has its content in its own image.
-    pub(super) fn check_content(&self, request: &Request<'_>, inode: &Inode) -> Result<(), Error> {
+    pub(super) fn check_content(&self, request: &Request<'_>, inode: &Inode) -> Result<()> {
         if self.merged.is_none() || inode.file_type() != FileType::Regular {
             return Ok(());
         }
@@ -346,7 +332,7 @@ impl Engine {
     }
 
     /// The result of following a path in one image, below one of its directories.
-    fn follow(&self, request: &Request<'_>, from: &Part, path: &[Vec<u8>]) -> Result<Found, Error> {
+    fn follow(&self, request: &Request<'_>, from: &Part, path: &[Vec<u8>]) -> Result<Found> {
         let (mut found, mut here) = (Found::default(), from.clone());
         for (index, name) in path.iter().enumerate() {
             let (inode, hides) = self.part_entry(request, &here, name)?;
@@ -389,7 +375,7 @@ impl Engine {
         request: &Request<'_>,
         part: &Part,
         name: &[u8],
-    ) -> Result<(Option<Arc<Inode>>, bool), Error> {
+    ) -> Result<(Option<Arc<Inode>>, bool)> {
         if overlay::is_tar_mark(name) && self.has_marked_names(part.inode.nid) {
             return Ok((None, false));
         }
@@ -405,23 +391,13 @@ impl Engine {
         })
     }
 
-    fn has_tar_whiteout(
-        &self,
-        request: &Request<'_>,
-        part: &Part,
-        name: &[u8],
-    ) -> Result<bool, Error> {
+    fn has_tar_whiteout(&self, request: &Request<'_>, part: &Part, name: &[u8]) -> Result<bool> {
         let whiteout = overlay::tar_whiteout(name).filter(|_| part.has_tar_marks);
         let found = whiteout.map(|name| self.own_lookup(request, &part.inode, &name));
         Ok(found.transpose()?.flatten().is_some())
     }
 
-    fn is_whiteout(
-        &self,
-        request: &Request<'_>,
-        part: &Part,
-        inode: &Inode,
-    ) -> Result<bool, Error> {
+    fn is_whiteout(&self, request: &Request<'_>, part: &Part, inode: &Inode) -> Result<bool> {
         let is_empty_file = inode.file_type() == FileType::Regular && inode.size == 0;
         if !part.has_marked_files || !is_empty_file {
             return Ok(overlay::is_whiteout(inode));
@@ -432,11 +408,7 @@ impl Engine {
 
     /// One image's directory as a part of the tree, and its marks for the directories in the images
     /// below.
-    pub(super) fn part(
-        &self,
-        request: &Request<'_>,
-        inode: Arc<Inode>,
-    ) -> Result<(Part, Marks), Error> {
+    pub(super) fn part(&self, request: &Request<'_>, inode: Arc<Inode>) -> Result<(Part, Marks)> {
         let opaque = self.overlay_xattr(request, &inode, overlay::OPAQUE)?;
         let mut marks = Marks {
             hides: opaque.as_deref() == Some(b"y"),
@@ -462,7 +434,7 @@ impl Engine {
 
     /// Whether a directory has names that are whiteouts of a tar archive, which sort next to each
     /// other.
-    fn has_tar_marks(&self, request: &Request<'_>, inode: &Inode) -> Result<bool, Error> {
+    fn has_tar_marks(&self, request: &Request<'_>, inode: &Inode) -> Result<bool> {
         let is_lowest = self.images.numbers.image(inode.nid) + 1 == self.image_count();
         if is_lowest || !self.has_marked_names(inode.nid) {
             return Ok(false);
@@ -488,7 +460,7 @@ impl Engine {
         request: &Request<'_>,
         inode: &Inode,
         name: &[u8],
-    ) -> Result<Option<Vec<u8>>, Error> {
+    ) -> Result<Option<Vec<u8>>> {
         for name in overlay::attributes(name) {
             let value = self.stored_xattr(request, inode, &name)?;
             if value.is_some() {
@@ -505,7 +477,7 @@ impl Engine {
         nid: Nid,
         position: u64,
         each: EachItem<'_>,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         let Some(directory) = self.merged_directory(request, nid)? else {
             return Ok(());
         };
@@ -555,7 +527,7 @@ impl Engine {
         request: &Request<'_>,
         directory: &MergedDirectory,
         position: u64,
-    ) -> Result<Option<Vec<u8>>, Error> {
+    ) -> Result<Option<Vec<u8>>> {
         let Some(Place { part, place }) = Place::before(position) else {
             return Ok(None);
         };
@@ -579,7 +551,7 @@ impl Engine {
         request: &Request<'_>,
         directory: &MergedDirectory,
         last: Option<&[u8]>,
-    ) -> Result<Vec<Cursor>, Error> {
+    ) -> Result<Vec<Cursor>> {
         let cursor = |part: &Part| {
             let mut cursor = Cursor::default();
             if let Some(last) = last {
@@ -593,12 +565,7 @@ impl Engine {
 
     /// The position of the first entry of an image's directory that does not sort before a name;
     /// `None` if the entries are not sorted.
-    fn seek_own(
-        &self,
-        request: &Request<'_>,
-        inode: &Inode,
-        name: &[u8],
-    ) -> Result<Option<u64>, Error> {
+    fn seek_own(&self, request: &Request<'_>, inode: &Inode, name: &[u8]) -> Result<Option<u64>> {
         let content = self.directory(request, inode)?;
         let block_size = self.image_of(inode.nid).superblock().block_size;
         let position = dir::seek(&content, block_size, name);
@@ -614,7 +581,7 @@ impl Engine {
         cursor: &mut Cursor,
         last: Option<&[u8]>,
         each: EachItem<'_>,
-    ) -> Result<ControlFlow<()>, Error> {
+    ) -> Result<ControlFlow<()>> {
         let mut flow = ControlFlow::Continue(());
         if cursor.has_ended || !cursor.entries.is_empty() {
             return Ok(flow);
@@ -655,7 +622,7 @@ impl Engine {
         request: &Request<'_>,
         directory: &MergedDirectory,
         same: &SameName,
-    ) -> Result<Option<(Nid, u8)>, Error> {
+    ) -> Result<Option<(Nid, u8)>> {
         let is_mark = |number: &usize, entry: &PartEntry| {
             let nid = directory.parts[*number].inode.nid;
             overlay::is_tar_mark(&entry.name) && self.has_marked_names(nid)

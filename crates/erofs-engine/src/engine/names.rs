@@ -6,7 +6,7 @@ use erofs_format::dir::{self, Item};
 use erofs_format::{FileType, Inode, Nid};
 
 use super::Engine;
-use crate::Error;
+use crate::Result;
 use crate::engine::directory::Directory;
 use crate::error::errno;
 use crate::request::RequestKey;
@@ -19,7 +19,7 @@ const SYMLINK_MAX: u64 = 4096;
 pub type EachEntry<'a> = &'a mut dyn FnMut(&[u8], Nid, u8, u64) -> ControlFlow<()>;
 
 /// Callback for each entry of a directory, or the error in its place.
-pub type EachItem<'a> = &'a mut dyn FnMut(Result<dir::Dirent<'_>, Error>) -> ControlFlow<()>;
+pub type EachItem<'a> = &'a mut dyn FnMut(Result<dir::Dirent<'_>>) -> ControlFlow<()>;
 
 /// The scope of a listing's budget.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl Engine {
         request: &Request<'_>,
         directory: &Inode,
         name: &[u8],
-    ) -> Result<Option<Nid>, Error> {
+    ) -> Result<Option<Nid>> {
         if self.merged.is_some() {
             self.directory(request, directory)?;
             return self.merged_lookup(request, directory.nid, name);
@@ -52,7 +52,7 @@ impl Engine {
         request: &Request<'_>,
         directory: &Inode,
         name: &[u8],
-    ) -> Result<Option<Nid>, Error> {
+    ) -> Result<Option<Nid>> {
         let content = self.directory(request, directory)?;
         if name == b"." && directory.dot_omitted {
             return Ok(Some(directory.nid));
@@ -65,7 +65,7 @@ impl Engine {
     }
 
     /// The number of an inode that a directory in the same image refers to.
-    pub(super) fn number_in(&self, directory: &Inode, own: Nid) -> Result<Nid, Error> {
+    pub(super) fn number_in(&self, directory: &Inode, own: Nid) -> Result<Nid> {
         let numbers = self.images.numbers;
         let number = numbers.number(numbers.image(directory.nid), own);
         number.ok_or_else(|| self.fault(directory.nid, "an entry leads beyond the image"))
@@ -77,14 +77,9 @@ impl Engine {
     ///
     /// # Errors
     /// At the end of a listing that left out broken entries, the error of the first of them.
-    pub fn read_dir(
-        &self,
-        directory: &Inode,
-        position: u64,
-        each: EachEntry<'_>,
-    ) -> Result<(), Error> {
+    pub fn read_dir(&self, directory: &Inode, position: u64, each: EachEntry<'_>) -> Result<()> {
         let mut broken = None;
-        let mut sound = |entry: Result<dir::Dirent<'_>, Error>| match entry {
+        let mut sound = |entry: Result<dir::Dirent<'_>>| match entry {
             Ok(entry) => each(entry.name, entry.nid, entry.file_type, entry.next),
             Err(error) => {
                 broken.get_or_insert(error);
@@ -106,7 +101,7 @@ impl Engine {
         directory: &Inode,
         position: u64,
         each: EachItem<'_>,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         let (request, allowed) = (self.waiting(), Allowed::OfEntries);
         let listed = self.list(&request, directory, position, allowed, each);
         listed.map(drop)
@@ -120,7 +115,7 @@ impl Engine {
         directory: &Inode,
         position: u64,
         each: EachItem<'_>,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         let listed = self.list(request, directory, position, Allowed::OfListing, each);
         listed.map(drop)
     }
@@ -133,13 +128,13 @@ impl Engine {
         position: u64,
         allowed: Allowed,
         each: EachItem<'_>,
-    ) -> Result<ControlFlow<()>, Error> {
+    ) -> Result<ControlFlow<()>> {
         self.directory(request, directory)?;
         let key = RequestKey::List(directory.nid, position);
         let (mut flow, mut any) = (ControlFlow::Continue(()), false);
         let in_parts = allowed == Allowed::OfListing;
         self.requests.run(request, key, 0, |scope| {
-            let mut each = |item: Result<dir::Dirent<'_>, Error>| {
+            let mut each = |item: Result<dir::Dirent<'_>>| {
                 any |= item.is_ok();
                 if item.is_ok() && !in_parts {
                     scope.renew();
@@ -174,7 +169,7 @@ impl Engine {
         directory: &Inode,
         position: u64,
         each: &mut dyn FnMut(Item<'_>) -> ControlFlow<()>,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         let content = self.directory(request, directory)?;
         let block_size = self.image_of(directory.nid).superblock().block_size;
         let read = dir::read(&content, block_size, position, each);
@@ -182,7 +177,7 @@ impl Engine {
     }
 
     /// The target of a symlink.
-    pub fn read_link(&self, request: &Request<'_>, inode: &Inode) -> Result<Vec<u8>, Error> {
+    pub fn read_link(&self, request: &Request<'_>, inode: &Inode) -> Result<Vec<u8>> {
         if inode.file_type() != FileType::Symlink {
             return Err(self.kind(inode.nid, "not a symlink", errno::EINVAL));
         }
@@ -204,7 +199,7 @@ impl Engine {
         &'a self,
         request: &'a Request<'a>,
         inode: &'a Inode,
-    ) -> Result<Directory<'a>, Error> {
+    ) -> Result<Directory<'a>> {
         if inode.file_type() != FileType::Directory {
             return Err(self.kind(inode.nid, "not a directory", errno::ENOTDIR));
         }

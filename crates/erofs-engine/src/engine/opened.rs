@@ -10,7 +10,6 @@ use cpu_workers::SystemCpus;
 use page_pool::{PAGE_SIZE, PagePool, PoolOptions};
 use remote_image::Class;
 
-use crate::Error;
 use crate::device::verified::HashArea;
 use crate::device::version::{Change, Version};
 use crate::device::{Device, OpenFile, locate, open_file};
@@ -18,6 +17,7 @@ use crate::load::LoadFiles;
 use crate::options::{EngineOptions, LowerImage, Offset, OneImage};
 use crate::remote::{self, ImageFetcher};
 use crate::request::budget::Request;
+use crate::{Error, Result};
 
 /// The bytes that hold the superblock and, in images written by mkfs.erofs, the root directory.
 const BEGINNING: u64 = 32 << 10;
@@ -64,7 +64,7 @@ impl Opened {
     ///
     /// # Errors
     /// One line that names the file.
-    pub fn new(path: &Path, options: &EngineOptions) -> Result<Opened, Error> {
+    pub fn new(path: &Path, options: &EngineOptions) -> Result<Opened> {
         Self::fetched(None, path, options)
     }
 
@@ -72,7 +72,7 @@ impl Opened {
     ///
     /// # Errors
     /// The same errors as for `new`.
-    pub fn with(path: &Path, options: &EngineOptions, open: OpenFile<'_>) -> Result<Opened, Error> {
+    pub fn with(path: &Path, options: &EngineOptions, open: OpenFile<'_>) -> Result<Opened> {
         Self::with_primary(None, path, options, &|_, file| open(file))
     }
 
@@ -100,7 +100,7 @@ impl Opened {
     ///
     /// # Errors
     /// The same errors as for `new`.
-    pub fn from_file(file: File, name: &Path, options: &EngineOptions) -> Result<Opened, Error> {
+    pub fn from_file(file: File, name: &Path, options: &EngineOptions) -> Result<Opened> {
         let device = Device::from_file(file, name, base(options));
         let device = device.map_err(|source| Error::named(name.display(), source))?;
         Self::fetched(Some(Arc::new(device)), name, options)
@@ -111,7 +111,7 @@ impl Opened {
         primary: Option<Arc<Device>>,
         path: &Path,
         options: &EngineOptions,
-    ) -> Result<Opened, Error> {
+    ) -> Result<Opened> {
         let fetcher = ImageFetcher::default();
         let open = |image: &OneImage, file: &Path| {
             let Some(source) = remote::url(file) else {
@@ -134,7 +134,7 @@ impl Opened {
         path: &Path,
         options: &EngineOptions,
         open: OpenOf<'_>,
-    ) -> Result<Opened, Error> {
+    ) -> Result<Opened> {
         options.check_images(path, options.lower.len() + 1)?;
         let mut images = Vec::new();
         let mut waiting = VecDeque::from(options.images(path));
@@ -179,11 +179,7 @@ impl Opened {
 
 impl ImageFiles {
     /// Opens one image; `primary` is its first file, if already open.
-    fn open(
-        primary: Option<Arc<Device>>,
-        image: OneImage,
-        open: OpenOf<'_>,
-    ) -> Result<Self, Error> {
+    fn open(primary: Option<Arc<Device>>, image: OneImage, open: OpenOf<'_>) -> Result<Self> {
         let image = with_root_hash(image, open)?;
         let OneImage { path, options } = &image;
         let open = |file: &Path| open(&image, file);
@@ -208,7 +204,7 @@ impl ImageFiles {
     }
 
     /// With `offset=auto`, makes the first file start where the image begins.
-    pub(crate) fn locate(&mut self, request: &Request<'_>) -> Result<(), Error> {
+    pub(crate) fn locate(&mut self, request: &Request<'_>) -> Result<()> {
         if self.offset != Offset::Auto {
             return Ok(());
         }
@@ -223,7 +219,7 @@ impl ImageFiles {
 }
 
 /// Reads the root hash from the files that the options name for this image.
-fn with_root_hash(mut image: OneImage, open: OpenOf<'_>) -> Result<OneImage, Error> {
+fn with_root_hash(mut image: OneImage, open: OpenOf<'_>) -> Result<OneImage> {
     image.options.verity = image.options.verity.of_image(&image.path);
     let root = image.options.verity.root(&|file| open(&image, file));
     let root = root.map_err(|what| Error::verity(remote::shown(&image.path), what))?;
@@ -252,7 +248,7 @@ fn with_extra_devices(
     primary: Arc<Device>,
     options: &EngineOptions,
     open: OpenFile<'_>,
-) -> Result<Vec<Arc<Device>>, Error> {
+) -> Result<Vec<Arc<Device>>> {
     let listed = match &options.devices[..] {
         [] => primary.extra_devices(),
         named => named.to_vec(),

@@ -7,7 +7,7 @@ use figures::add;
 use crate::read::FileReader;
 use crate::read::kept::key;
 use crate::read::segment::{Segment, cost};
-use crate::{Error, FileFault};
+use crate::{FileFault, Result};
 
 impl FileReader<'_> {
     /// Decodes the beginning of the pcluster of `segment`: as much as `output` holds or, without an
@@ -19,7 +19,7 @@ impl FileReader<'_> {
         input: &[u8],
         segment: &mut Segment<'_>,
         output: Option<&mut [u8]>,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         let (logical, pcluster) = (segment.logical, segment.pcluster);
         let output = match output {
             Some(output) => output,

@@ -32,7 +32,7 @@ use crate::read::page_cache::PageCacheWriter;
 use crate::request::budget::{Exceeded, Request};
 use crate::stats::AllCounters;
 use crate::trace_spans::TraceSpans;
-use crate::{Error, FileFault};
+use crate::{Error, FileFault, Result};
 
 /// State shared by all reads of an opened image. All fields are set at start; those that change are
 /// guarded by locks.
@@ -108,17 +108,19 @@ pub(crate) struct DeviceBytes<'a> {
 
 impl Source for DeviceBytes<'_> {
     fn read(&self, from: Holder, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        let device = match from {
-            Holder::Device(number) => self.devices.get(usize::from(number)),
-            Holder::Metabox | Holder::Packed => None,
-        };
-        let device = device.ok_or(io::ErrorKind::NotFound)?;
+        let device = self.device(from).ok_or(io::ErrorKind::NotFound)?;
         device.read(self.request, buf, offset)
     }
 
     fn size(&self, of: Holder) -> Option<u64> {
-        match of {
-            Holder::Device(number) => Some(self.devices.get(usize::from(number))?.size()),
+        Some(self.device(of)?.size())
+    }
+}
+
+impl DeviceBytes<'_> {
+    fn device(&self, holder: Holder) -> Option<&StoredDevice> {
+        match holder {
+            Holder::Device(number) => self.devices.get(usize::from(number)),
             Holder::Metabox | Holder::Packed => None,
         }
     }
@@ -274,13 +276,13 @@ impl FileReader<'_> {
     }
 
     /// A buffer for decoded bytes.
-    pub(crate) fn buffer(&self, bytes: usize) -> Result<PageBuf, Error> {
+    pub(crate) fn buffer(&self, bytes: usize) -> Result<PageBuf> {
         let buffer = self.path.alloc(bytes);
         buffer.ok_or_else(|| self.error(FileFault::Memory(bytes)))
     }
 
     /// Turns an exceeded budget into an error about this file.
-    pub(crate) fn within(&self, charged: Result<(), Exceeded>) -> Result<(), Error> {
+    pub(crate) fn within(&self, charged: Result<(), Exceeded>) -> Result<()> {
         charged.map_err(|exceeded| self.error(exceeded))
     }
 }

@@ -15,7 +15,7 @@ use crate::read::segment::{Segment, runs};
 use crate::read::{File, FileReader};
 use crate::request::budget::{ReadContext, Request, Share};
 use crate::request::missing::Missing;
-use crate::{Error, FileFault};
+use crate::{Error, FileFault, Result};
 
 /// Maximum length of read-ahead that the reader itself decompresses under `sync_decompress=on`, as
 /// in the kernel.
@@ -114,7 +114,7 @@ impl Work<'_, '_, '_> {
 
     /// Success only if every segment was filled: a thread that panics leaves no error, and the
     /// reader's buffer may contain bytes of an older reply.
-    fn outcome(self, request: &Request<'_>) -> Result<(), Error> {
+    fn outcome(self, request: &Request<'_>) -> Result<()> {
         // The error only says that bytes are missing; the request records which.
         let _ = request.need(self.missing.into_inner());
         if let Some(error) = self.error.into_inner() {
@@ -135,7 +135,7 @@ pub(crate) fn decompress_here(
     reader: FileReader<'_>,
     segments: &mut [Segment<'_>],
     help: Option<Help<'_>>,
-) -> Result<(), Error> {
+) -> Result<()> {
     match segments {
         [] => return Ok(()),
         [_] => return reader.decompress_run(segments, true).map(drop),
@@ -168,7 +168,7 @@ pub(crate) fn decompress_on_worker(
     reader: FileReader<'_>,
     segments: &mut [Segment<'_>],
     workers: &Workers,
-) -> Result<(), Error> {
+) -> Result<()> {
     add(&reader.path.counters.own().kickoffs, 1);
     let work = plan(reader, segments);
     lend(&|| work.help(), |lent| {

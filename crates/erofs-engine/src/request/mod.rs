@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use erofs_format::Nid;
 
-use crate::Error;
+use crate::Result;
 use crate::cache::ReadCache;
 use crate::layers::number::ImageNames;
 use crate::request::control::Control;
@@ -97,8 +97,8 @@ impl Requests {
         request: &Request<'_>,
         key: RequestKey,
         length: u64,
-        work: impl FnOnce(&Scope<'_>) -> Result<R, Error>,
-    ) -> Result<R, Error> {
+        work: impl FnOnce(&Scope<'_>) -> Result<R>,
+    ) -> Result<R> {
         let nid = key.nid();
         let over_budget = |exceeded| self.images.error(nid, exceeded);
         let remembered = self.remembered.get();

@@ -64,17 +64,15 @@ pub(super) fn compressed(
 
 fn locate(image: Reader<'_>, inode: &Inode, candidate: &Candidate) -> Result<Location> {
     let (physical, length) = (candidate.physical, candidate.length);
-    let (device, metabox, physical) = if candidate.inline {
-        let meta = image.meta_of(inode)?;
-        meta.check(physical, length)?;
-        (0, meta.is_metabox(), physical)
-    } else {
+    if !candidate.inline {
         let place = image.devices.resolve_range(0, physical, length)?;
-        (place.device, false, place.physical)
-    };
+        return Ok(Location::on_device(place.device, place.physical));
+    }
+    let meta = image.meta_of(inode)?;
+    meta.check(physical, length)?;
     Ok(Location {
-        device,
-        metabox,
+        device: 0,
+        metabox: meta.is_metabox(),
         physical,
     })
 }
