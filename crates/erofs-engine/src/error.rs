@@ -70,7 +70,7 @@ pub enum Error {
     /// The page pool or the worker threads could not be allocated.
     #[error("cannot start: {0}")]
     Start(Arc<io::Error>),
-    /// A path that is not in the image.
+    /// A path that cannot be resolved in the image.
     #[error("{image}: {path}: {what}")]
     Path {
         /// The image's path.

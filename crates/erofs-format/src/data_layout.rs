@@ -6,7 +6,7 @@ use crate::{Nid, Result};
 const KNOWN_FORMAT: u16 = (1 << 5) - 1;
 /// Chunk formats: all defined bits (`EROFS_CHUNK_FORMAT_ALL`).
 const KNOWN_CHUNK_FORMAT: u32 = 0x7f;
-/// Half of `i_u` is the chunk format; the other half is reserved.
+/// The lower half of `i_u` is the chunk format; the upper half is reserved.
 const CHUNK_FORMAT: u32 = 0xffff;
 
 /// How the data of an inode is laid out.

@@ -54,7 +54,7 @@ impl Image {
         Image::open_checked(source, true)
     }
 
-    /// Like [`Image::open`], but accepts a superblock with a wrong checksum unless `verify` is true.
+    /// Like [`Image::open`], but if `verify` is false, accepts a superblock with a wrong checksum.
     pub fn open_checked(source: &dyn Source, verify: bool) -> Result<Image> {
         let holder = Holder::Device(0);
         let Some(size) = source.size(holder) else {

@@ -103,7 +103,8 @@ impl Superblock {
             .filter(|a| self.compression.available & a.bit() != 0)
     }
 
-    /// Compressed bytes are at the END of their pcluster, with zeros in front (`ZERO_PADDING`).
+    /// Whether compressed bytes are at the end of their pcluster, with zeros in front
+    /// (`ZERO_PADDING`).
     pub fn zero_padding(&self) -> bool {
         self.has(incompat::ZERO_PADDING)
     }

@@ -1,5 +1,5 @@
-//! The pool, which serves requests from its ready pages first, and otherwise from the system, and the
-//! buffers that it lends.
+//! The pool, which serves requests from its ready pages first, and otherwise from the system, and
+//! its buffers.
 
 use std::io;
 use std::ops::{Deref, DerefMut};
@@ -151,7 +151,7 @@ impl PagePool {
     pub fn stats(&self) -> PoolStats {
         let state = self.state();
         PoolStats {
-            free_pages: state.free.free_pages(),
+            free_pages: state.free.free_pages,
             ready_pages: state.free.ready_pages(),
             in_use_p95_pages: state.in_use.percentile(95),
             request_p95_pages: state.requests.percentile(95),

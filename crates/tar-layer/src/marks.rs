@@ -16,10 +16,10 @@ pub const MADE_IN_IMPLIED: &[u8] = b"p";
 /// A value of [`IMPLIED`]: the archive contains the directory, but only after files in it.
 pub const EXTENDED: &[u8] = b"x";
 
-/// An attribute of a layer's root: the number of directories with [`IMPLIED`], in decimal. Absent if
-/// the layer has no such directories.
+/// An attribute of a layer's root: the number of directories with [`IMPLIED`], in decimal. A layer
+/// without such directories lacks the attribute.
 pub const IMPLIES: &str = "trusted.overlay.erofast.implies";
 
-/// An attribute of the root of every rewritten layer: names in the layer are ordinary names, even if
-/// they begin with `.wh.`.
+/// An attribute of the root of every rewritten layer: names in the layer are ordinary names, even
+/// those that begin with `.wh.`.
 pub const REWRITTEN: &str = "trusted.overlay.erofast.rewritten";

@@ -40,7 +40,8 @@ impl Inodes {
     }
 }
 
-/// An inode, borrowed for the duration of one request, without a reference count that threads share.
+/// An inode, borrowed for the duration of one request, without a reference count that threads
+/// share.
 #[derive(Debug)]
 pub struct BorrowedInode(Lender);
 

@@ -23,7 +23,7 @@ const WINDOW: usize = 1 << 20;
 /// # Errors
 /// The device cannot be read, or no image begins within the limit.
 pub(crate) fn image(device: &Device, request: &Request<'_>) -> io::Result<Device> {
-    let end = device.size().min(LIMIT);
+    let end = device.size.min(LIMIT);
     let mut bytes = vec![0; WINDOW];
     for start in (SUPERBLOCK..end).step_by(WINDOW) {
         let window = &mut bytes[..(end - start).min(WINDOW as u64) as usize];
@@ -38,7 +38,7 @@ pub(crate) fn image(device: &Device, request: &Request<'_>) -> io::Result<Device
             }
         }
     }
-    Err(not_found(device.size()))
+    Err(not_found(device.size))
 }
 
 /// The error for a search in a file of `size` bytes.

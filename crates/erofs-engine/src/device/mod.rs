@@ -39,7 +39,7 @@ pub(crate) struct Device {
     /// First byte of the image in the file.
     base: u64,
     /// Bytes from `base` to the end of the file, at the time it was opened.
-    size: u64,
+    pub(crate) size: u64,
     /// The file's version when it was opened.
     version: Option<Version>,
     /// Set once at start. The file's version when an earlier process opened it.
@@ -311,11 +311,6 @@ impl Device {
             Storage::Remote(file) => remote::read(request, file, buf, self.base + offset),
         }
     }
-
-    /// Size of the image in bytes.
-    pub(crate) fn size(&self) -> u64 {
-        self.size
-    }
 }
 
 /// A device, for one request.
@@ -331,7 +326,7 @@ impl Source for Bound<'_, Device> {
     }
 
     fn size(&self, of: Holder) -> Option<u64> {
-        (of == Holder::Device(0)).then_some(self.device.size())
+        (of == Holder::Device(0)).then_some(self.device.size)
     }
 }
 
@@ -341,7 +336,7 @@ impl HashDevice for Bound<'_, Device> {
     }
 
     fn size(&self) -> u64 {
-        self.device.size()
+        self.device.size
     }
 }
 
@@ -370,7 +365,7 @@ fn read_whole(
                     return Err(io::Error::other(what));
                 }
             }
-            // The caller must not mistake this for bytes that are still arriving from a network.
+            // To the caller, WouldBlock would mean that the bytes still arrive from a network.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 return Err(io::Error::other(error.to_string()));
             }

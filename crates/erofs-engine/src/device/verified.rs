@@ -48,7 +48,8 @@ struct Verified {
 pub(crate) struct HashArea {
     root: RootHash,
     signature: Option<RootHashSignature>,
-    device: Arc<Device>,
+    /// The device that contains the hashes.
+    pub(crate) device: Arc<Device>,
     offset: u64,
 }
 
@@ -89,11 +90,6 @@ impl HashArea {
         }))
     }
 
-    /// The device that contains the hashes.
-    pub(crate) fn device(&self) -> &Arc<Device> {
-        &self.device
-    }
-
     /// Checks the signature, reads the superblock and opens the tree.
     fn tree(self, image: &Device, request: &Request<'_>) -> Result<Verified, String> {
         if let Some(signature) = &self.signature {
@@ -103,7 +99,7 @@ impl HashArea {
         let hashes = Bound { device, request };
         let parameters = dm_verity::read_superblock(&hashes, self.offset);
         let parameters = parameters.map_err(|error| error.to_string())?;
-        let (covered, size) = (parameters.data_size(), image.size());
+        let (covered, size) = (parameters.data_size(), image.size);
         if covered > size {
             return Err(format!(
                 "the hash tree covers {covered} bytes, but the image has {size}"
@@ -292,7 +288,7 @@ impl StoredDevice {
     /// The device's size or, with a tree, the number of bytes that the tree covers.
     pub(crate) fn size(&self) -> u64 {
         match &self.verified {
-            None => self.device.size(),
+            None => self.device.size,
             Some(Verified { tree, .. }) => tree.parameters().data_size(),
         }
     }

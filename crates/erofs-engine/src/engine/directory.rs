@@ -68,7 +68,7 @@ impl ReadAt for Directory<'_> {
             let (rest, position) = (&mut buf[done..], offset + done as u64);
             match self.copy(rest, position) {
                 Ok(count) => done += count,
-                // Another block of the window may be the broken one.
+                // The broken block of the window may be one that is not wanted.
                 Err(_) => return self.content.read_exact_at(rest, position),
             }
         }

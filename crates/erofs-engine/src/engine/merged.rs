@@ -90,7 +90,7 @@ impl Engine {
         self.roots().map(is_rewritten).collect()
     }
 
-    /// Whether an inode's image may have whiteouts by name.
+    /// Whether names in an inode's image may be whiteouts of a tar archive.
     fn has_marked_names(&self, nid: Nid) -> bool {
         let image = self.images.numbers.image(nid);
         !self.rewritten.get(image).copied().unwrap_or_default()
@@ -432,8 +432,8 @@ impl Engine {
         Ok((part, marks))
     }
 
-    /// Whether a directory has names that are whiteouts of a tar archive, which sort next to each
-    /// other.
+    /// Whether a directory has whiteouts of a tar archive. Their names sort next to each other, so
+    /// one entry answers this.
     fn has_tar_marks(&self, request: &Request<'_>, inode: &Inode) -> Result<bool> {
         let is_lowest = self.images.numbers.image(inode.nid) + 1 == self.image_count();
         if is_lowest || !self.has_marked_names(inode.nid) {
@@ -572,8 +572,8 @@ impl Engine {
         position.map_err(|error| self.error(inode.nid, error))
     }
 
-    /// If no entries are left, reads the next ones after the last name. Broken entries are passed
-    /// on immediately.
+    /// If the cursor has no entries left, reads those after the name `last`. Broken entries are
+    /// passed to `each` immediately.
     fn fill(
         &self,
         request: &Request<'_>,
@@ -639,7 +639,7 @@ impl Engine {
         let part = &directory.parts[*number];
         let directory_type = FileType::Directory as u8;
         match &entry.name[..] {
-            // `.` and `..` come from the top image, unchanged.
+            // Listed once, at their places in the top image.
             b"." | b".." if *number > 0 => return Ok(None),
             b"." => return Ok(Some((directory.nid(), directory_type))),
             b".." => return Ok(Some((directory.parent, directory_type))),

@@ -91,7 +91,7 @@ impl Opened {
 
     fn files(&self) -> impl Iterator<Item = &Arc<Device>> {
         self.images.iter().flat_map(|image| {
-            let hashes = image.hash_area.as_ref().map(HashArea::device);
+            let hashes = image.hash_area.as_ref().map(|area| &area.device);
             image.devices.iter().chain(hashes)
         })
     }
@@ -199,7 +199,7 @@ impl ImageFiles {
 
     /// Fetches the parts of an image at a URL that are read first, in parallel with other images.
     pub(crate) fn fetch_beginning(&self) {
-        let whole = 0..self.devices[0].size().min(BEGINNING);
+        let whole = 0..self.devices[0].size.min(BEGINNING);
         self.devices[0].prefetch(std::slice::from_ref(&whole), Class::ReadAhead);
     }
 

@@ -91,7 +91,7 @@ pub(crate) struct Others {
 }
 
 impl Others {
-    /// Lowest limit: less is just a short burst between two samples.
+    /// Lowest limit: a lower average may be due to a single short burst.
     pub(crate) const LEAST: f64 = 0.5;
     /// Number of CPUs to keep free. On two CPUs a single busy program exceeds the limit, even if it
     /// sometimes sleeps.

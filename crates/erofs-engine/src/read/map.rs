@@ -127,7 +127,7 @@ impl FileReader<'_> {
         let to_decode = segments
             .iter()
             .any(|p| matches!(p.pcluster.coding, Coding::Compressed(_)));
-        let here = |help: Help<'_>| reader_decompresses(help.policy, self.request.context(), bytes);
+        let here = |help: Help<'_>| reader_decompresses(help.policy, self.request.context, bytes);
         match help {
             // With nothing to decode, no worker is involved.
             Some(help) if to_decode && !here(help) => {

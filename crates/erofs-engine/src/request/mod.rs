@@ -112,7 +112,7 @@ impl Requests {
         let result = work(&scope);
         // A call inside another, such as for an inode of a listing, is not blamed for what the
         // whole request used.
-        let is_whole = scope.is_outermost();
+        let is_whole = scope.is_outermost;
         if is_whole && request.is_heavy() {
             self.remembered().heavy.put(nid, (), 1);
         }

@@ -13,7 +13,7 @@ const BLOCK_BITS: u32 = 0x1f;
 const INDEXES: u32 = 0x20;
 /// Addresses in indexes have 48 bits.
 const WIDE: u32 = 0x40;
-/// The other half of the union is reserved.
+/// The lower half of the union is the chunk format; the upper half is reserved.
 const FORMAT: u32 = 0xffff;
 
 /// Maximum number of chunks joined into one extent, which bounds the work of one call.
