@@ -33,7 +33,7 @@ pub struct Inode {
     pub rdev: DeviceNumber,
     /// Serial number for 32-bit stat, as on disk: only for display.
     pub ino: u32,
-    /// Storage, as in `st_blocks`: in units of 512 bytes.
+    /// Storage in units of 512 bytes, as on disk: 0 for files that are stored in the packed inode.
     pub blocks: u64,
     /// Whether this is a 64-byte inode on disk (otherwise 32 bytes).
     pub extended: bool,
@@ -110,6 +110,12 @@ impl Inode {
             Some(file_type) => file_type,
             None => unreachable!("mode {:o} was checked when the inode was read", self.mode),
         }
+    }
+
+    /// Storage as in `st_blocks`: at least one unit if there is content, because tar takes a file
+    /// without storage for one hole. (ext4 does the same for inline data.)
+    pub fn stat_blocks(&self) -> u64 {
+        self.blocks.max(u64::from(self.size > 0))
     }
 
     /// How the inode's data is laid out.
