@@ -84,8 +84,8 @@ impl Directory<'_> {
         Ok(Block::parse(bytes, start))
     }
 
-    /// Finds the last block whose first name `precedes`. Returns the number of that block, if there
-    /// is one, and the number of the block in the buffer; `None` if a block has no valid first name.
+    /// Finds the last block whose first name `precedes`. Returns its number, if there is such a
+    /// block, and the number of the block in the buffer; `None` if a block has no valid first name.
     fn last_block(&mut self, precedes: impl Fn(&[u8]) -> bool) -> Result<Option<[Option<u64>; 2]>> {
         let (mut low, mut high) = (0, self.size.div_ceil(self.block_size));
         let mut loaded = None;
