@@ -2,6 +2,9 @@
 
 use std::io;
 
+/// Result type of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
 /// Why a tree cannot be used or a block cannot be trusted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -26,6 +29,18 @@ pub enum Error {
         /// The error that the system returned.
         source: io::Error,
     },
+}
+
+impl Error {
+    /// An `Err` with [`Error::Format`].
+    pub(crate) fn format<T>(what: String) -> Result<T> {
+        Err(Error::Format(what))
+    }
+
+    /// An `Err` with [`Error::Signature`].
+    pub(crate) fn signature<T>(what: String) -> Result<T> {
+        Err(Error::Signature(what))
+    }
 }
 
 /// A block that does not match its hash.

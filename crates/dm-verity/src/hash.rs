@@ -4,8 +4,7 @@ use std::str::FromStr;
 
 use sha2::{Digest, Sha224, Sha256, Sha384, Sha512};
 
-use crate::error::Error;
-use crate::hash_type::HashType;
+use crate::error::{Error, Result};
 
 /// Size of the longest digest of any algorithm, in bytes.
 pub(crate) const MAX_DIGEST: usize = 64;
@@ -24,6 +23,16 @@ pub enum HashAlgorithm {
     Sha512,
 }
 
+/// The way digests are salted and packed: the two generations of the format.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HashType {
+    /// Type 0: salt after the block, digests packed one after the other.
+    ChromeOs,
+    /// Type 1: salt before the block, each digest padded to a power of two.
+    #[default]
+    Normal,
+}
+
 impl HashAlgorithm {
     /// Size of a digest in bytes.
     pub fn digest_size(self) -> usize {
@@ -39,16 +48,16 @@ impl HashAlgorithm {
 impl FromStr for HashAlgorithm {
     type Err = Error;
 
-    fn from_str(name: &str) -> Result<Self, Error> {
+    fn from_str(name: &str) -> Result<Self> {
         match name {
             "sha224" => Ok(Self::Sha224),
             "sha256" => Ok(Self::Sha256),
             "sha384" => Ok(Self::Sha384),
             "sha512" => Ok(Self::Sha512),
-            _ => Err(Error::Format(format!(
+            _ => Error::format(format!(
                 "hash algorithm {name:?} is not supported (supported: sha224, sha256, sha384, \
                  sha512)"
-            ))),
+            )),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The positions of a tree's levels on the hash device.
 
-use crate::error::Error;
-use crate::hash_type::HashType;
+use crate::error::{Error, Result};
+use crate::hash::HashType;
 use crate::parameters::Parameters;
 
 /// The levels of a tree. The root comes first on the device, level 0 (the hashes of data blocks)
@@ -27,7 +27,7 @@ pub(crate) struct Level {
 impl Layout {
     /// # Errors
     /// The tree would end beyond 2^64 bytes.
-    pub(crate) fn new(parameters: &Parameters) -> Result<Self, Error> {
+    pub(crate) fn new(parameters: &Parameters) -> Result<Self> {
         let block_size = u64::from(parameters.hash_block_size);
         let digest_size = parameters.algorithm.digest_size();
         let bits = (parameters.hash_block_size / digest_size as u32).ilog2();
@@ -45,15 +45,14 @@ impl Layout {
         let mut levels = Vec::with_capacity(counts.len());
         for blocks in counts.into_iter().rev() {
             levels.push(Level { start, blocks });
-            start = blocks
-                .checked_mul(block_size)
-                .and_then(|size| start.checked_add(size))
-                .ok_or_else(|| {
-                    Error::Format(format!(
-                        "a hash tree over {} data blocks would be too large",
-                        parameters.data_blocks
-                    ))
-                })?;
+            let size = blocks.checked_mul(block_size);
+            let Some(end) = size.and_then(|size| start.checked_add(size)) else {
+                let blocks = parameters.data_blocks;
+                return Error::format(format!(
+                    "a hash tree over {blocks} data blocks would be too large"
+                ));
+            };
+            start = end;
         }
         levels.reverse();
         Ok(Self {

@@ -1,8 +1,7 @@
 //! Parameters of a hash tree.
 
-use crate::error::Error;
-use crate::hash::HashAlgorithm;
-use crate::hash_type::HashType;
+use crate::error::{Error, Result};
+use crate::hash::{HashAlgorithm, HashType};
 
 /// Smallest data or hash block, in bytes.
 pub const MIN_BLOCK_SIZE: u32 = 512;
@@ -37,7 +36,7 @@ impl Parameters {
         data_blocks: u64,
         salt: Vec<u8>,
         tree_start: u64,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self> {
         let parameters = Self {
             hash_type: HashType::Normal,
             algorithm,
@@ -77,24 +76,22 @@ impl Parameters {
         self.algorithm
     }
 
-    pub(crate) fn check(&self) -> Result<(), Error> {
+    pub(crate) fn check(&self) -> Result<()> {
         check_block_size("data", self.data_block_size)?;
         check_block_size("hash", self.hash_block_size)?;
         if self.salt.len() > MAX_SALT {
-            return refuse(format!(
-                "a salt of {} bytes; the limit is {MAX_SALT}",
-                self.salt.len()
-            ));
+            let length = self.salt.len();
+            return Error::format(format!("a salt of {length} bytes; the limit is {MAX_SALT}"));
         }
         let size = self.data_blocks.checked_mul(self.data_block_size.into());
         if self.data_blocks == 0 || size.is_none_or(|size| size > i64::MAX as u64) {
-            return refuse(format!(
+            return Error::format(format!(
                 "{} data blocks of {} bytes: out of range",
                 self.data_blocks, self.data_block_size
             ));
         }
         if !self.tree_start.is_multiple_of(self.hash_block_size.into()) {
-            return refuse(format!(
+            return Error::format(format!(
                 "the tree starts at byte {}, which is not a multiple of the hash block size {}",
                 self.tree_start, self.hash_block_size
             ));
@@ -103,16 +100,12 @@ impl Parameters {
     }
 }
 
-fn check_block_size(which: &str, size: u32) -> Result<(), Error> {
+fn check_block_size(which: &str, size: u32) -> Result<()> {
     if size.is_power_of_two() && (MIN_BLOCK_SIZE..=MAX_BLOCK_SIZE).contains(&size) {
         return Ok(());
     }
-    refuse(format!(
+    Error::format(format!(
         "{which} block size {size}: must be a power of two from {MIN_BLOCK_SIZE} to \
          {MAX_BLOCK_SIZE}"
     ))
-}
-
-fn refuse<T>(what: String) -> Result<T, Error> {
-    Err(Error::Format(what))
 }

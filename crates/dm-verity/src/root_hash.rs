@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::hash::MAX_DIGEST;
 
 /// The hash against which everything else is verified.
@@ -21,7 +21,7 @@ impl FromStr for RootHash {
     type Err = Error;
 
     /// Reads the hexadecimal digits that `veritysetup` prints, in upper or lower case.
-    fn from_str(text: &str) -> Result<Self, Error> {
+    fn from_str(text: &str) -> Result<Self> {
         let refuse = |what: String| Err(Error::RootHash(what));
         let digits = text.as_bytes();
         if digits.is_empty() || !digits.len().is_multiple_of(2) || digits.len() > 2 * MAX_DIGEST {

@@ -1,8 +1,8 @@
 //! The superblock that `veritysetup format` writes before the tree.
 
-use crate::error::Error;
+use crate::error::{Error, Result};
+use crate::hash::HashType;
 use crate::hash_device::HashDevice;
-use crate::hash_type::HashType;
 use crate::parameters::{MAX_SALT, Parameters};
 
 /// Size of the superblock in bytes. The tree starts at the first hash block after it.
@@ -17,7 +17,7 @@ const SIGNATURE: &[u8; 8] = b"verity\0\0";
 ///
 /// # Errors
 /// There is no superblock, or it is unsupported or inconsistent.
-pub fn read_superblock(hash_device: &impl HashDevice, offset: u64) -> Result<Parameters, Error> {
+pub fn read_superblock(hash_device: &impl HashDevice, offset: u64) -> Result<Parameters> {
     let mut bytes = [0; SUPERBLOCK_SIZE];
     hash_device
         .read_exact_at(&mut bytes, offset)
@@ -25,26 +25,26 @@ pub fn read_superblock(hash_device: &impl HashDevice, offset: u64) -> Result<Par
     parse(&bytes, offset)
 }
 
-fn parse(bytes: &[u8; SUPERBLOCK_SIZE], offset: u64) -> Result<Parameters, Error> {
+fn parse(bytes: &[u8; SUPERBLOCK_SIZE], offset: u64) -> Result<Parameters> {
     if &bytes[..8] != SIGNATURE {
-        return refuse(format!("no dm-verity superblock at byte {offset}"));
+        return Error::format(format!("no dm-verity superblock at byte {offset}"));
     }
     let version = u32_at(bytes, 8);
     if version != 1 {
-        return refuse(format!(
+        return Error::format(format!(
             "dm-verity superblock version {version}: only 1 is supported"
         ));
     }
     let hash_type = match u32_at(bytes, 12) {
         0 => HashType::ChromeOs,
         1 => HashType::Normal,
-        other => return refuse(format!("dm-verity hash type {other}: must be 0 or 1")),
+        other => return Error::format(format!("dm-verity hash type {other}: must be 0 or 1")),
     };
     // The UUID is at bytes 16 to 32.
     let algorithm = text(&bytes[32..64])?.parse()?;
     let salt_size = usize::from(u16::from_le_bytes([bytes[80], bytes[81]]));
     if salt_size > MAX_SALT {
-        return refuse(format!(
+        return Error::format(format!(
             "a salt of {salt_size} bytes; the limit is {MAX_SALT}"
         ));
     }
@@ -66,33 +66,29 @@ fn parse(bytes: &[u8; SUPERBLOCK_SIZE], offset: u64) -> Result<Parameters, Error
 }
 
 /// Offset of the first hash block after the superblock.
-fn tree_start(offset: u64, hash_block_size: u32) -> Result<u64, Error> {
-    offset
-        .checked_add(SUPERBLOCK_SIZE as u64)
-        .and_then(|end| end.checked_next_multiple_of(hash_block_size.into()))
-        .ok_or_else(|| {
-            Error::Format(format!(
-                "hash block size {hash_block_size} after byte {offset}: out of range"
-            ))
-        })
-}
-
-/// A name padded with zeros to the end of its field.
-fn text(field: &[u8]) -> Result<&str, Error> {
-    let end = field
-        .iter()
-        .position(|byte| *byte == 0)
-        .unwrap_or(field.len());
-    let (name, rest) = field.split_at(end);
-    match std::str::from_utf8(name) {
-        Ok(name) if rest.iter().all(|byte| *byte == 0) => Ok(name),
-        _ => refuse("the name of the hash algorithm is not valid".into()),
+fn tree_start(offset: u64, hash_block_size: u32) -> Result<u64> {
+    let end = offset.checked_add(SUPERBLOCK_SIZE as u64);
+    match end.and_then(|end| end.checked_next_multiple_of(hash_block_size.into())) {
+        Some(start) => Ok(start),
+        None => Error::format(format!(
+            "hash block size {hash_block_size} after byte {offset}: out of range"
+        )),
     }
 }
 
-fn check_zero(bytes: &[u8], range: std::ops::Range<usize>) -> Result<(), Error> {
+/// A name padded with zeros to the end of its field.
+fn text(field: &[u8]) -> Result<&str> {
+    let end = field.iter().position(|byte| *byte == 0);
+    let (name, rest) = field.split_at(end.unwrap_or(field.len()));
+    match std::str::from_utf8(name) {
+        Ok(name) if rest.iter().all(|byte| *byte == 0) => Ok(name),
+        _ => Error::format("the name of the hash algorithm is not valid".into()),
+    }
+}
+
+fn check_zero(bytes: &[u8], range: std::ops::Range<usize>) -> Result<()> {
     match range.clone().find(|at| bytes[*at] != 0) {
-        Some(at) => refuse(format!("byte {at} of the dm-verity superblock must be 0")),
+        Some(at) => Error::format(format!("byte {at} of the dm-verity superblock must be 0")),
         None => Ok(()),
     }
 }
@@ -103,8 +99,4 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
 
 fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
     bytes.try_into().expect("a range of that length")
-}
-
-fn refuse<T>(what: String) -> Result<T, Error> {
-    Err(Error::Format(what))
 }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::cache::{HashBlock, HashBlockCache};
-use crate::error::{Error, Mismatch};
+use crate::error::{Error, Mismatch, Result};
 use crate::hash::BlockHasher;
 use crate::hash_device::HashDevice;
 use crate::layout::Layout;
@@ -32,7 +32,7 @@ impl Tree {
         parameters: Parameters,
         root: &RootHash,
         hash_device: &dyn HashDevice,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self> {
         let digest_size = parameters.algorithm.digest_size();
         if root.as_bytes().len() != digest_size {
             let bytes = match root.as_bytes().len() {
@@ -45,13 +45,13 @@ impl Tree {
         }
         let layout = Layout::new(&parameters)?;
         if layout.end(&parameters) > hash_device.size() {
-            return Err(Error::Format(format!(
+            return Error::format(format!(
                 "the hash tree of {} data blocks ends at byte {}, but the hash device ends at \
                  byte {}",
                 parameters.data_blocks,
                 layout.end(&parameters),
                 hash_device.size()
-            )));
+            ));
         }
         let leaves = layout.levels.first().map_or(0, |level| level.blocks);
         let tree = Self {
@@ -73,11 +73,8 @@ impl Tree {
     /// The positions of the hash blocks that verify these data bytes, from the leaves to the root.
     pub fn hashes(&self, data: Range<u64>) -> impl Iterator<Item = Range<u64>> {
         let size = u64::from(self.parameters.data_block_size);
-        let last = data
-            .end
-            .div_ceil(size)
-            .min(self.parameters.data_blocks)
-            .saturating_sub(1);
+        let end = data.end.div_ceil(size).min(self.parameters.data_blocks);
+        let last = end.saturating_sub(1);
         let mut blocks = (data.start / size).min(last)..=last;
         self.layout.levels.iter().map(move |level| {
             let parent = |block: &u64| self.layout.parent(*block).0;
@@ -96,12 +93,7 @@ impl Tree {
     ///
     /// # Panics
     /// If `data` is not a multiple of the data block size.
-    pub fn verify(
-        &self,
-        hash_device: &dyn HashDevice,
-        data: &[u8],
-        first: u64,
-    ) -> Result<(), Error> {
+    pub fn verify(&self, hash_device: &dyn HashDevice, data: &[u8], first: u64) -> Result<()> {
         let size = self.parameters.data_block_size as usize;
         assert!(data.len().is_multiple_of(size), "whole blocks");
         let mut held: Option<(u64, HashBlock)> = None;
@@ -125,12 +117,7 @@ impl Tree {
     }
 
     /// Returns a hash block, which is read and verified unless it is cached.
-    fn hash_block(
-        &self,
-        from: &dyn HashDevice,
-        level: usize,
-        block: u64,
-    ) -> Result<HashBlock, Error> {
+    fn hash_block(&self, from: &dyn HashDevice, level: usize, block: u64) -> Result<HashBlock> {
         if let Some(bytes) = self.cache.get(level, block) {
             return Ok(bytes);
         }
@@ -159,7 +146,7 @@ impl Tree {
 
     /// Checks that the tree has a digest for the last block of each level and none after it:
     /// veritysetup fills the rest of a hash block with zeros.
-    fn check_end(&self, hash_device: &dyn HashDevice) -> Result<(), Error> {
+    fn check_end(&self, hash_device: &dyn HashDevice) -> Result<()> {
         let mut last = self.parameters.data_blocks - 1;
         let wrong = Mismatch::Length { last };
         for level in 0..self.layout.levels.len() {
@@ -179,7 +166,7 @@ impl Tree {
         &hash_block[index * self.layout.stride..][..self.parameters.algorithm.digest_size()]
     }
 
-    fn check(&self, block: &[u8], digest: &[u8], otherwise: Mismatch) -> Result<(), Error> {
+    fn check(&self, block: &[u8], digest: &[u8], otherwise: Mismatch) -> Result<()> {
         match self.hasher.matches(block, digest) {
             true => Ok(()),
             false => Err(otherwise.into()),

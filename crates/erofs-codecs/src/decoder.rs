@@ -1,5 +1,7 @@
 //! The decoder table: one entry per codec, created on first use.
 
+use std::fmt;
+
 use crate::{Codec, DecodeError, Reason, Settings};
 use crate::{deflate::Deflate, lz4, lzma::Lzma, padding, zstd::Zstd};
 
@@ -8,13 +10,18 @@ use crate::{deflate::Deflate, lz4, lzma::Lzma, padding, zstd::Zstd};
 const LONGEST: usize = i32::MAX as usize;
 
 /// Decoders of all codecs for the streams of one image, for one thread.
-#[derive(Debug)]
 pub struct Decoder {
     settings: Settings,
     // LZ4 keeps no state between two blocks.
     lzma: Option<Lzma>,
     deflate: Deflate,
     zstd: Option<Zstd>,
+}
+
+impl fmt::Debug for Decoder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Decoder({:?})", self.settings)
+    }
 }
 
 impl Decoder {

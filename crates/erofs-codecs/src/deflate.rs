@@ -5,7 +5,6 @@
 
 use crate::Reason;
 use libdeflater::{DecompressionError, Decompressor};
-use std::fmt;
 use zlib_rs::{Inflate, InflateError, InflateFlush, Status};
 
 /// Binary logarithm of the largest window of DEFLATE.
@@ -16,15 +15,6 @@ const WINDOW_BITS: u8 = 15;
 pub(crate) struct Deflate {
     whole: Option<Decompressor>,
     prefix: Option<Inflate>,
-}
-
-impl fmt::Debug for Deflate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Deflate")
-            .field("whole", &self.whole.is_some())
-            .field("prefix", &self.prefix.is_some())
-            .finish()
-    }
 }
 
 impl Deflate {

@@ -31,11 +31,12 @@
 //! | DEFLATE | proportional to the output (with a different decoder than for whole streams) |
 //! | Zstandard | whole blocks of up to 128 KiB decoded |
 //!
-//! # Padding With `0padding` the compressed bytes are at the end of their blocks, preceded by less
-//! than a block of zero bytes, which [`Decoder::decode`] skips. A block of zeros, or nothing but
-//! zeros, is an error. MicroLZMA, DEFLATE and Zstandard streams are always stored this way, and LZ4
-//! streams are if [`Settings::lz4_zero_padding`] is set. Otherwise LZ4 streams begin at the first
-//! byte, and meaningless bytes follow.
+//! # Padding
+//! With `0padding`, the compressed bytes are at the end of their blocks, preceded by less than a
+//! block of zero bytes, which [`Decoder::decode`] skips. A block of zeros, or nothing but zeros, is
+//! an error. MicroLZMA, DEFLATE and Zstandard streams are always stored this way; LZ4 streams only
+//! if [`Settings::lz4_zero_padding`] is set. Otherwise, an LZ4 stream begins at the first byte of
+//! its blocks, and meaningless bytes follow it.
 //!
 //! # Memory
 //! Memory per decoder, once the codec has been used: LZ4 none; DEFLATE 11 KiB for whole streams and

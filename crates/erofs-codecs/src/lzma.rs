@@ -5,7 +5,6 @@ use sys::microlzma::{MicroLzma, MicroLzmaError};
 
 /// A stream that keeps its dictionary from block to block. Only the pages of the dictionary that a
 /// block fills are ever touched.
-#[derive(Debug)]
 pub(crate) struct Lzma(MicroLzma);
 
 impl Lzma {

@@ -1,7 +1,6 @@
 //! Zstandard frames, using the C library.
 
 use crate::{Reason, ZSTD_WINDOW_LOG_MAX};
-use std::fmt;
 use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer, ResetDirective};
 
 /// The smallest window limit that the library accepts (`ZSTD_WINDOWLOG_ABSOLUTEMIN`).
@@ -21,14 +20,6 @@ pub(crate) struct Zstd {
     context: DCtx<'static>,
     /// Maximum size of a window.
     window: u64,
-}
-
-impl fmt::Debug for Zstd {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Zstd")
-            .field("bytes", &self.context.sizeof())
-            .finish()
-    }
 }
 
 impl Zstd {

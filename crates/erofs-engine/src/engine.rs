@@ -10,6 +10,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use cpu_workers::{Mode, Priority, SystemCpus, WorkerOptions, Workers};
 use dm_verity::RootHash;
 use erofs_format::{Extent, ExtentKind, Image, Inode, Nid, Reader, Xattr};
 use figures::add;
-use page_pool::{PagePool, PoolStats};
+use page_pool::PoolStats;
 use remote_image::{Class, RemoteFile};
 
 use crate::cache::inodes::{BorrowedInode, Inodes};
@@ -29,7 +30,6 @@ use crate::layers::overlay;
 use crate::load::watcher::WatchThread;
 use crate::load::{Busy, CpuContention, OnContention};
 use crate::options::{EngineOptions, Hipri, SyncDecompress};
-use crate::read::buffers::Buffers;
 use crate::read::kept::{DecodedSink, DecodedSource};
 use crate::read::map::Stored;
 use crate::read::page_cache::{PageCacheWriter, SMALL_READ};
@@ -39,7 +39,7 @@ use crate::request::budget::{Exceeded, ReadContext, Request};
 use crate::request::{RequestKey, Requests};
 use crate::stats::EngineStats;
 use crate::trace_spans::TraceSpans;
-use crate::{Error, FileFault};
+use crate::{Error, FileFault, Result};
 
 mod directory;
 mod images;
@@ -49,7 +49,7 @@ mod names;
 mod opened;
 mod resolve;
 
-use directory::DirectoryCache;
+use directory::{DirectoryCache, cache_of_images};
 use images::Images;
 
 pub use images::decoder_settings;
@@ -84,13 +84,14 @@ pub struct Engine {
     /// whiteout.
     rewritten: Box<[bool]>,
     common: Arc<Common>,
-    pool: Arc<PagePool>,
     inodes: Inodes,
     directories: DirectoryCache,
     pub(crate) requests: Requests,
     policy: SyncDecompress,
     /// Set at most once, before anything is read for programs.
     page_cache: OnceLock<Box<dyn PageCacheWriter>>,
+    /// Atomic. The file of the last message of [`relate`](Self::relate).
+    related: AtomicU64,
     /// Set at start. Notices from start-up, to which [`notices`](Self::notices) adds those of the
     /// workers.
     notices: Vec<String>,
@@ -102,7 +103,7 @@ impl Engine {
     /// # Errors
     /// One line that names the file and what is wrong: it cannot be opened, is not an EROFS image,
     /// uses an unsupported feature, contradicts itself, or lacks extra devices.
-    pub fn open(path: &Path, options: &EngineOptions) -> Result<Arc<Engine>, Error> {
+    pub fn open(path: &Path, options: &EngineOptions) -> Result<Arc<Engine>> {
         Engine::start(Opened::new(path, options)?)
     }
 
@@ -110,7 +111,7 @@ impl Engine {
     ///
     /// # Errors
     /// The same errors as for `open`.
-    pub fn start(opened: Opened) -> Result<Arc<Engine>, Error> {
+    pub fn start(opened: Opened) -> Result<Arc<Engine>> {
         let Opened {
             options,
             images,
@@ -122,17 +123,13 @@ impl Engine {
         } = opened;
         let names = images.iter().map(|image| image.name.clone());
         let requests = Requests::new(ImageNames::new(names.collect()));
-        let buffers = Buffers {
-            pool: pool.clone(),
-            cache_memory,
-        };
-        let common = Arc::new(Common::new(buffers, options.cache_bytes));
+        let common = Arc::new(Common::new(pool, cache_memory, options.cache_bytes));
         let request = requests.request(ReadContext::Worker);
         let images = Images::read(images, &common, &options, &request)?;
         drop(request);
         let workers = start_workers(&options, cpus)?;
-        let mut notices = pool.notices();
-        notices.extend(images.notices().chain(exposed_files));
+        let mut notices = common.pool.notices();
+        notices.extend(images.notices.iter().cloned().chain(exposed_files));
         let contention =
             CpuContention::new(workers.as_ref(), options.hipri, load_files, &mut notices);
         let contention = Arc::new(contention.map_err(Error::start)?);
@@ -145,7 +142,7 @@ impl Engine {
             }
             _ => None,
         };
-        let directories = DirectoryCache::of_images(images.all().len());
+        let directories = cache_of_images(images.paths.len());
         let mut engine = Engine {
             _watch_thread: watch_thread,
             workers,
@@ -154,12 +151,12 @@ impl Engine {
             merged: None,
             rewritten: Box::default(),
             common,
-            pool,
             inodes: Inodes::new(),
             directories,
             requests,
             policy: options.sync_decompress,
             page_cache: OnceLock::new(),
+            related: AtomicU64::new(u64::MAX),
             notices,
         };
         engine.merge()?;
@@ -173,13 +170,13 @@ impl Engine {
 
     /// All images of the tree with their names, the top one first.
     pub fn images(&self) -> impl Iterator<Item = (&str, &Image)> {
-        let all = self.images.all();
-        all.iter().map(|path| (&*path.name, &path.image))
+        let all = self.images.paths.iter();
+        all.map(|path| (&*path.name, &path.image))
     }
 
     /// How the inodes of the images are numbered.
     pub fn numbers(&self) -> Numbers {
-        self.images.numbers()
+        self.images.numbers
     }
 
     /// The image that an inode is in.
@@ -221,7 +218,7 @@ impl Engine {
 
     /// The number of images that make up the tree.
     pub fn image_count(&self) -> usize {
-        self.images.all().len()
+        self.images.paths.len()
     }
 
     /// A request on the calling thread, which may or may not be one of the engine's workers. It
@@ -236,24 +233,26 @@ impl Engine {
     }
 
     /// An inode, decoded and checked.
-    pub fn inode(&self, nid: Nid) -> Result<Arc<Inode>, Error> {
-        let read = || self.read_inode(&self.waiting(), nid);
-        self.inodes.get(nid, read)
+    pub fn inode(&self, nid: Nid) -> Result<Arc<Inode>> {
+        Ok(Arc::clone(
+            self.borrow_inode(&self.waiting(), nid)?.shared(),
+        ))
     }
 
-    /// An inode, borrowed for the duration of one request, without a reference count that threads
-    /// share.
-    pub fn borrow_inode(&self, request: &Request<'_>, nid: Nid) -> Result<BorrowedInode, Error> {
-        self.inodes.borrow(nid, || self.read_inode(request, nid))
+    /// An inode, borrowed for the duration of one request.
+    pub fn borrow_inode(&self, request: &Request<'_>, nid: Nid) -> Result<BorrowedInode> {
+        self.inodes
+            .borrow(nid, true, || self.read_inode(request, nid))
     }
 
     /// Like [`borrow_inode`](Self::borrow_inode), for one entry among many: the inode is not
     /// cached.
-    pub fn peek_inode(&self, request: &Request<'_>, nid: Nid) -> Result<BorrowedInode, Error> {
-        self.inodes.peek(nid, || self.read_inode(request, nid))
+    pub fn peek_inode(&self, request: &Request<'_>, nid: Nid) -> Result<BorrowedInode> {
+        self.inodes
+            .borrow(nid, false, || self.read_inode(request, nid))
     }
 
-    fn read_inode(&self, request: &Request<'_>, nid: Nid) -> Result<Inode, Error> {
+    fn read_inode(&self, request: &Request<'_>, nid: Nid) -> Result<Inode> {
         let mut inode = self.read_own_inode(request, nid)?;
         self.check_content(request, &inode)?;
         if self.is_merged(request, &inode)? {
@@ -266,11 +265,10 @@ impl Engine {
     }
 
     /// Reads an inode as its image stores it.
-    fn read_own_inode(&self, request: &Request<'_>, nid: Nid) -> Result<Inode, Error> {
-        let numbers = self.images.numbers();
+    fn read_own_inode(&self, request: &Request<'_>, nid: Nid) -> Result<Inode> {
+        let numbers = self.images.numbers;
         if numbers.image(nid) >= self.image_count() {
-            let (what, errno) = ("not in any of the images", errno::EUCLEAN);
-            return Err(self.error(nid, FileFault::Kind { what, errno }));
+            return Err(self.fault(nid, "not in any of the images"));
         }
         let own = numbers.own(nid);
         let read = self.metadata(request, RequestKey::Inode(nid), |image| image.inode(own));
@@ -283,7 +281,7 @@ impl Engine {
         request: &Request<'_>,
         key: RequestKey,
         work: impl FnOnce(Reader<'_>) -> erofs_format::Result<R>,
-    ) -> Result<R, Error> {
+    ) -> Result<R> {
         let failed = |error| self.error(key.nid(), error);
         self.requests.run(request, key, 0, |_| {
             self.with_image(request, key.nid(), work).map_err(failed)
@@ -314,7 +312,7 @@ impl Engine {
     }
 
     /// All extended attributes of an inode.
-    pub fn xattrs(&self, request: &Request<'_>, inode: &Inode) -> Result<Vec<Xattr>, Error> {
+    pub fn xattrs(&self, request: &Request<'_>, inode: &Inode) -> Result<Vec<Xattr>> {
         let mut all = self.stored_xattrs(request, inode)?;
         if self.merged.is_none() {
             all.retain(|xattr| overlay::is_listed_alone(&xattr.name));
@@ -336,7 +334,7 @@ impl Engine {
     }
 
     /// All attributes, under the names by which the image stores them.
-    fn stored_xattrs(&self, request: &Request<'_>, inode: &Inode) -> Result<Vec<Xattr>, Error> {
+    fn stored_xattrs(&self, request: &Request<'_>, inode: &Inode) -> Result<Vec<Xattr>> {
         let key = RequestKey::Xattrs(inode.nid);
         self.metadata(request, key, |image| image.xattrs(inode))
     }
@@ -347,7 +345,7 @@ impl Engine {
         request: &Request<'_>,
         inode: &Inode,
         name: &[u8],
-    ) -> Result<Option<Vec<u8>>, Error> {
+    ) -> Result<Option<Vec<u8>>> {
         let stored = match self.merged {
             Some(_) => overlay::stored(name),
             None => name.into(),
@@ -371,13 +369,16 @@ impl Engine {
         request: &Request<'_>,
         inode: &Inode,
         name: &[u8],
-    ) -> Result<Option<Vec<u8>>, Error> {
+    ) -> Result<Option<Vec<u8>>> {
+        if inode.xattr_icount == 0 {
+            return Ok(None);
+        }
         let key = RequestKey::Xattrs(inode.nid);
         self.metadata(request, key, |image| image.xattr(inode, name))
     }
 
     /// The extent that holds byte `offset` of a file; `None` at or beyond its end.
-    pub fn extent(&self, inode: &Inode, offset: u64) -> Result<Option<Extent>, Error> {
+    pub fn extent(&self, inode: &Inode, offset: u64) -> Result<Option<Extent>> {
         if offset >= inode.size {
             return Ok(None);
         }
@@ -394,7 +395,7 @@ impl Engine {
         inode: &Inode,
         offset: u64,
         out: &mut [u8],
-    ) -> Result<usize, Error> {
+    ) -> Result<usize> {
         let left = inode.size.saturating_sub(offset);
         let count = usize::try_from(left).map_or(out.len(), |left| left.min(out.len()));
         let _busy = self.contention.enter();
@@ -423,23 +424,22 @@ impl Engine {
     /// Tells the fetcher where the bytes of a file are, which is usually close together: a reader
     /// that lacks some of them will go on to read the others.
     fn relate(&self, inode: &Inode) {
+        // The fetcher remembers what it was told last.
+        if self.related.load(Ordering::Relaxed) == inode.nid {
+            return;
+        }
         let request = self.waiting().without_waiting();
         let reader = self.file(&request, inode);
+        let stored = |range| reader.stored(range).ok()?.pop_first();
         let last = inode.size.saturating_sub(1);
-        let ends = [0..1, last..inode.size].map(|range| reader.stored(range).ok());
-        let [Some(first), Some(last)] = ends else {
-            return;
-        };
-        let (Some((device, first)), Some((other, last))) =
-            (first.iter().next(), last.iter().next())
-        else {
-            return;
-        };
-        let image = &self.images.all()[self.images.of(inode.nid).number];
-        if let (true, Some(device)) = (device == other, image.devices.get(*device))
+        if let Some((device, first)) = stored(0..1)
+            && let Some((other, last)) = stored(last..inode.size)
+            && device == other
             && let (Some(first), Some(last)) = (first.first(), last.last())
+            && let Some(device) = reader.path.devices.get(device)
         {
-            device.relate(&(first.start..last.end));
+            device.device.relate(&(first.start..last.end));
+            self.related.store(inode.nid, Ordering::Relaxed);
         }
     }
 
@@ -480,19 +480,13 @@ impl Engine {
 
     /// Fills `out` from byte `offset` of a file ahead of its readers, without help from workers,
     /// and adds nothing to the kernel's page cache. The range must be inside the file.
-    pub fn prefetch_at(&self, inode: &Inode, offset: u64, out: &mut [u8]) -> Result<(), Error> {
-        self.read_ahead_at(&self.waiting(), inode, offset, out)
-    }
-
-    /// Like [`prefetch_at`](Self::prefetch_at), but as part of a request that may not be allowed to
-    /// wait.
     pub fn read_ahead_at(
         &self,
         request: &Request<'_>,
         inode: &Inode,
         offset: u64,
         out: &mut [u8],
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         let key = RequestKey::Read(inode.nid, offset);
         self.requests.run(request, key, out.len() as u64, |_| {
             self.file(request, inode).read(offset, out, None)
@@ -506,7 +500,7 @@ impl Engine {
         inode: &Inode,
         range: Range<u64>,
         sink: &dyn DecodedSink,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         let (request, key) = (self.waiting(), RequestKey::Read(inode.nid, range.start));
         // With a sink, this buffer is not filled with the file's content.
         let mut out = vec![0; (range.end - range.start) as usize];
@@ -530,7 +524,7 @@ impl Engine {
         inode: &Inode,
         offset: u64,
         hole: bool,
-    ) -> Result<Option<u64>, Error> {
+    ) -> Result<Option<u64>> {
         let key = RequestKey::Read(inode.nid, offset);
         self.metadata(request, key, |image| {
             let end = hole.then_some(inode.size);
@@ -552,11 +546,6 @@ impl Engine {
                 false => end.or(Some(examined)),
             })
         })
-    }
-
-    /// Number of threads that are working for readers.
-    pub fn busy_threads(&self) -> usize {
-        self.contention.busy_threads()
     }
 
     /// Counts the calling thread as busy for the engine while it does work other than reading.
@@ -596,7 +585,7 @@ impl Engine {
 
     /// Whether stored bytes come from a network.
     pub fn is_remote(&self) -> bool {
-        self.images.all().iter().any(|path| path.is_remote)
+        self.images.paths.iter().any(|path| path.is_remote)
     }
 
     /// The files at URLs that belong to the image, with their names for messages.
@@ -624,10 +613,8 @@ impl Engine {
         }
         for _ in 0..MOST_LEVELS {
             let request = self.waiting().without_waiting();
-            let stored = parts
-                .iter()
-                .filter_map(|part| self.stored(&request, part).ok());
-            let stored: Vec<_> = stored.collect();
+            let stored = |part| self.stored(&request, part).ok();
+            let stored: Vec<_> = parts.iter().filter_map(stored).collect();
             let Some(lacks) = request.missing() else {
                 // One query per device, so that neighbours from different parts are fetched
                 // together.
@@ -638,8 +625,8 @@ impl Engine {
                     }
                 }
                 for ((image, device), ranges) in &all {
-                    if let Some(device) = self.images.all()[*image].devices.get(*device) {
-                        device.prefetch(ranges, Class::Profile);
+                    if let Some(device) = self.images.paths[*image].devices.get(*device) {
+                        device.device.prefetch(ranges, Class::Profile);
                     }
                 }
                 return Ok(());
@@ -662,7 +649,7 @@ impl Engine {
         &self,
         request: &Request<'_>,
         (nid, range): &(Nid, Range<u64>),
-    ) -> Result<(usize, Stored), Error> {
+    ) -> Result<(usize, Stored)> {
         let inode = self.borrow_inode(request, *nid)?;
         let range = range.start..range.end.min(inode.size);
         let stored = self.file(request, &inode).stored(range)?;
@@ -680,7 +667,7 @@ impl Engine {
 
     /// Counters of the page pool.
     pub fn pool_stats(&self) -> PoolStats {
-        self.pool.stats()
+        self.common.pool.stats()
     }
 
     fn file<'a>(&'a self, request: &'a Request<'a>, inode: &'a Inode) -> FileReader<'a> {
@@ -696,6 +683,16 @@ impl Engine {
     pub(crate) fn error(&self, nid: Nid, fault: impl Into<FileFault>) -> Error {
         self.requests.images.error(nid, fault)
     }
+
+    /// An error for an inode of the wrong kind.
+    fn kind(&self, nid: Nid, what: &'static str, errno: i32) -> Error {
+        self.error(nid, FileFault::Kind { what, errno })
+    }
+
+    /// An error for an inode that contradicts the rest of its image.
+    fn fault(&self, nid: Nid, what: &'static str) -> Error {
+        self.kind(nid, what, errno::EUCLEAN)
+    }
 }
 
 impl Drop for Engine {
@@ -710,7 +707,7 @@ impl Drop for Engine {
 fn start_workers(
     options: &EngineOptions,
     cpus: Option<SystemCpus>,
-) -> Result<Option<Arc<Workers>>, Error> {
+) -> Result<Option<Arc<Workers>>> {
     let (Some(mode), Some(cpus)) = (options.workers.mode(), cpus) else {
         return Ok(None);
     };

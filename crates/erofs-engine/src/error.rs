@@ -9,6 +9,9 @@ use crate::request::budget::Exceeded;
 use erofs_codecs::DecodeError;
 use erofs_format::{ErrorClass, Location, Nid};
 
+/// Result type of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
 /// Why an image could not be opened or a file could not be read.
 ///
 /// Cheap to clone: all readers that wait for the same pcluster receive the same error.
@@ -67,7 +70,7 @@ pub enum Error {
     /// The page pool or the worker threads could not be allocated.
     #[error("cannot start: {0}")]
     Start(Arc<io::Error>),
-    /// A path that is not in the image.
+    /// A path that cannot be resolved in the image.
     #[error("{image}: {path}: {what}")]
     Path {
         /// The image's path.
@@ -108,9 +111,6 @@ pub enum FileFault {
         /// The codec and the reason.
         source: DecodeError,
     },
-    /// Structures of this kind refer to each other in a cycle.
-    #[error("{0}")]
-    Loop(&'static str),
     /// A request needs more work than any valid image causes.
     #[error("{0}")]
     Budget(#[from] Exceeded),
@@ -141,7 +141,6 @@ impl FileFault {
         match self {
             FileFault::Format(source) => errno_of(source),
             FileFault::Budget(Exceeded::Closed) => errno::EINTR,
-            FileFault::Loop(_) => errno::EUCLEAN,
             FileFault::Memory(_) => errno::ENOMEM,
             FileFault::Kind { errno, .. } => *errno,
             _ => errno::EIO,
@@ -161,8 +160,6 @@ pub mod errno {
     pub const ENOMEM: i32 = 12;
     /// Not a directory.
     pub const ENOTDIR: i32 = 20;
-    /// Is a directory.
-    pub const EISDIR: i32 = 21;
     /// Invalid argument.
     pub const EINVAL: i32 = 22;
     /// Too many symbolic links.
@@ -176,13 +173,17 @@ pub mod errno {
 impl Error {
     /// A file could not be opened.
     pub(crate) fn open(path: &Path, source: io::Error) -> Self {
-        let source = Arc::new(source);
         match remote::url(path) {
-            Some(_) => Error::Remote(source),
-            None => Error::Open {
-                path: path.display().to_string(),
-                source,
-            },
+            Some(_) => Error::Remote(Arc::new(source)),
+            None => Error::named(path.display(), source),
+        }
+    }
+
+    /// A file with this name in messages cannot be used.
+    pub(crate) fn named(name: impl ToString, source: io::Error) -> Self {
+        Error::Open {
+            path: name.to_string(),
+            source: Arc::new(source),
         }
     }
 

@@ -98,7 +98,7 @@ pub use device::{OpenFile, open_file};
 pub use dm_verity::RootHash;
 pub use engine::{EachEntry, EachItem, Engine, Opened, decoder_settings};
 pub use erofs_format;
-pub use error::{Error, FileFault, errno};
+pub use error::{Error, FileFault, Result, errno};
 pub use layers::number::{MOST_IMAGES, Numbers};
 pub use load::{Busy, OnContention};
 pub use options::{

@@ -2,7 +2,6 @@
 
 mod fetching;
 mod images;
-mod lower;
 mod remote;
 mod split;
 mod value;
@@ -10,14 +9,13 @@ mod verity;
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
-use std::num::{IntErrorKind, ParseIntError};
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use cpu_workers::Mode;
 
+pub use images::LowerImage;
 pub(crate) use images::OneImage;
-pub use lower::LowerImage;
 pub use split::{escape_option, split_options};
 pub use value::{choice_option, number_option, size_option};
 pub use verity::VerityOptions;
@@ -109,12 +107,8 @@ impl FromStr for Offset {
         if text == "auto" {
             return Ok(Self::Auto);
         }
-        text.parse()
-            .map(Self::Bytes)
-            .map_err(|error: ParseIntError| match error.kind() {
-                IntErrorKind::PosOverflow => format!("offset={text}: the number is too large"),
-                _ => format!("offset={text}: must be a number of bytes, 0 or more, or auto"),
-            })
+        let form = "must be a number of bytes, 0 or more, or auto";
+        value::number("offset", text, text, form).map(Self::Bytes)
     }
 }
 

@@ -12,21 +12,16 @@ struct OwnLines<T>(T);
 #[derive(Debug)]
 pub(crate) struct PerThread<T: Send>(ThreadLocal<OwnLines<T>>);
 
-impl<T: Send> PerThread<T> {
+impl<T: Send + Sync + Default> PerThread<T> {
     pub(crate) fn new() -> Self {
         Self(ThreadLocal::new())
     }
 
-    /// Returns the calling thread's value.
-    pub(crate) fn own(&self) -> &T
-    where
-        T: Default,
-    {
+    /// Returns the calling thread's value, which other threads only read.
+    pub(crate) fn own(&self) -> &T {
         &self.0.get_or_default().0
     }
-}
 
-impl<T: Send + Sync> PerThread<T> {
     /// The values of all threads.
     pub(crate) fn all(&self) -> impl Iterator<Item = &T> {
         self.0.iter().map(|own| &own.0)

@@ -72,26 +72,16 @@ impl std::ops::Deref for Counters {
 }
 
 /// The counters of all threads that read through an engine.
-#[derive(Debug)]
-pub(crate) struct AllCounters(PerThread<Counters>);
+pub(crate) type AllCounters = PerThread<Counters>;
 
 impl AllCounters {
-    pub(crate) fn new() -> Self {
-        Self(PerThread::new())
-    }
-
-    /// The counters of the calling thread, which no other thread writes.
-    pub(crate) fn own(&self) -> &Counters {
-        self.0.own()
-    }
-
     /// Returns the sums of all threads.
     pub(crate) fn read(&self, table: &PclusterTable, requests: RequestPeaks) -> EngineStats {
         let mut stats = EngineStats {
             requests,
             ..EngineStats::default()
         };
-        for own in self.0.all() {
+        for own in self.all() {
             own.engine.add_to(&mut stats);
             own.cache.add_to(&mut stats.cache);
         }

@@ -5,7 +5,9 @@
 //! (`fs/erofs/erofs_fs.h`, `z_erofs_*_cfgs`). Otherwise LZ4 is the only algorithm, and the
 //! superblock holds the largest distance of a match.
 
-use crate::meta::Meta;
+use zerocopy::little_endian::U16;
+
+use crate::meta::{Meta, structure, word};
 use crate::{Algorithm, Result};
 
 /// The algorithms of an image and their settings.
@@ -15,12 +17,12 @@ pub struct CompressionConfigs {
     pub available: u16,
     /// Settings of LZ4, if the image uses it.
     pub lz4: Option<Lz4Config>,
-    /// Settings of MicroLZMA, if the image uses it.
-    pub lzma: Option<LzmaConfig>,
-    /// Settings of DEFLATE, if the image uses it.
-    pub deflate: Option<DeflateConfig>,
-    /// Settings of Zstandard, if the image uses it.
-    pub zstd: Option<ZstdConfig>,
+    /// Bytes in the dictionary of MicroLZMA, 4 KiB to 8 MiB, if the image uses it.
+    pub lzma_dictionary: Option<u32>,
+    /// Binary logarithm of the window of DEFLATE, 8 to 15, if the image uses it.
+    pub deflate_window_bits: Option<u8>,
+    /// Binary logarithm of the largest window of Zstandard, 10 to 20, if the image uses it.
+    pub zstd_window_log: Option<u8>,
 }
 
 /// Settings of LZ4.
@@ -30,27 +32,6 @@ pub struct Lz4Config {
     pub max_distance: u16,
     /// Blocks in the largest pcluster.
     pub max_pcluster_blocks: u16,
-}
-
-/// Settings of MicroLZMA.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LzmaConfig {
-    /// Bytes in the dictionary, 4 KiB to 8 MiB.
-    pub dict_size: u32,
-}
-
-/// Settings of DEFLATE.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DeflateConfig {
-    /// Binary logarithm of the window, 8 to 15.
-    pub window_bits: u8,
-}
-
-/// Settings of Zstandard.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ZstdConfig {
-    /// Binary logarithm of the largest window, 10 to 20.
-    pub window_log: u8,
 }
 
 /// Largest stored size of a pcluster (`Z_EROFS_PCLUSTER_MAX_SIZE`).
@@ -71,14 +52,12 @@ pub(crate) fn read(
     block_size: u32,
 ) -> Result<CompressionConfigs> {
     if !configs {
-        let lz4 = Lz4Config {
-            max_distance: algorithms_or_distance,
-            max_pcluster_blocks: 1,
-        };
-        let available = Algorithm::Lz4.bit();
         return Ok(CompressionConfigs {
-            available,
-            lz4: Some(lz4),
+            available: Algorithm::Lz4.bit(),
+            lz4: Some(Lz4Config {
+                max_distance: algorithms_or_distance,
+                max_pcluster_blocks: 1,
+            }),
             ..Default::default()
         });
     }
@@ -106,10 +85,8 @@ pub(crate) fn read(
 /// its end.
 fn read_record(meta: &Meta<'_>, offset: u64) -> Result<([u8; RECORD], usize, u64)> {
     let offset = offset.next_multiple_of(4);
-    let mut length = [0; 2];
-    meta.read(&mut length, offset)?;
     // A length of 0 means 65536, as everywhere the kernel reads such records.
-    let length = match u16::from_le_bytes(length) {
+    let length = match meta.get::<U16>(offset)?.get() {
         0 => 65536,
         length => u64::from(length),
     };
@@ -135,15 +112,15 @@ fn parse_record(
     }
     match algorithm {
         Algorithm::Lz4 => parsed.lz4 = Some(parse_lz4(record, block_size)?),
-        Algorithm::Lzma => parsed.lzma = Some(parse_lzma(record)?),
-        Algorithm::Deflate => parsed.deflate = Some(parse_deflate(record)?),
-        Algorithm::Zstd => parsed.zstd = Some(parse_zstd(record)?),
+        Algorithm::Lzma => parsed.lzma_dictionary = Some(lzma_dictionary(record)?),
+        Algorithm::Deflate => parsed.deflate_window_bits = Some(deflate_window_bits(record)?),
+        Algorithm::Zstd => parsed.zstd_window_log = Some(zstd_window_log(record)?),
     }
     Ok(())
 }
 
 fn u16_at(record: &[u8], at: usize) -> u16 {
-    u16::from_le_bytes([record[at], record[at + 1]])
+    structure::<U16>(&record[at..at + 2]).get()
 }
 
 fn parse_lz4(record: &[u8], block_size: u32) -> Result<Lz4Config> {
@@ -160,34 +137,30 @@ fn parse_lz4(record: &[u8], block_size: u32) -> Result<Lz4Config> {
     })
 }
 
-fn parse_lzma(record: &[u8]) -> Result<LzmaConfig> {
-    let dict_size = u32::from_le_bytes([record[0], record[1], record[2], record[3]]);
+fn lzma_dictionary(record: &[u8]) -> Result<u32> {
     let format = u16_at(record, 4);
     if format != 0 {
         return unsupported!("lzma format {format}");
     }
     // 0 leaves the dictionary size to the reader; the largest size always suffices.
-    let dict_size = match dict_size {
+    let dict_size = match word(record, 0) {
         0 => MAX_LZMA_DICT,
         size => size,
     };
     if !(MIN_LZMA_DICT..=MAX_LZMA_DICT).contains(&dict_size) {
         return unsupported!("lzma dictionary of {dict_size} bytes");
     }
-    Ok(LzmaConfig { dict_size })
+    Ok(dict_size)
 }
 
-fn parse_deflate(record: &[u8]) -> Result<DeflateConfig> {
-    let window_bits = record[0];
-    if window_bits > 15 {
-        return unsupported!("deflate window of 2^{window_bits} bytes");
+fn deflate_window_bits(record: &[u8]) -> Result<u8> {
+    match record[0] {
+        bits @ ..=15 => Ok(bits.max(8)),
+        bits => unsupported!("deflate window of 2^{bits} bytes"),
     }
-    Ok(DeflateConfig {
-        window_bits: window_bits.max(8),
-    })
 }
 
-fn parse_zstd(record: &[u8]) -> Result<ZstdConfig> {
+fn zstd_window_log(record: &[u8]) -> Result<u8> {
     let (format, log) = (record[0], record[1]);
     if format != 0 {
         return unsupported!("zstd format {format}");
@@ -195,9 +168,7 @@ fn parse_zstd(record: &[u8]) -> Result<ZstdConfig> {
     if log > 10 {
         return unsupported!("zstd window of 2^{} bytes", u32::from(log) + 10);
     }
-    Ok(ZstdConfig {
-        window_log: log + 10,
-    })
+    Ok(log + 10)
 }
 
 #[cfg(test)]
@@ -238,9 +209,9 @@ mod tests {
         bytes.extend([6, 0, 0, 7, 0, 0, 0, 0]);
         let parsed = parse(&bytes, true, 0b1101).unwrap();
         assert_eq!(parsed.lz4, lz4(0x8000, 16));
-        assert_eq!(parsed.deflate, Some(DeflateConfig { window_bits: 15 }));
-        assert_eq!(parsed.zstd, Some(ZstdConfig { window_log: 17 }));
-        assert_eq!(parsed.lzma, None);
+        assert_eq!(parsed.deflate_window_bits, Some(15));
+        assert_eq!(parsed.zstd_window_log, Some(17));
+        assert_eq!(parsed.lzma_dictionary, None);
     }
 
     #[test]

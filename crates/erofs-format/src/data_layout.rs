@@ -6,7 +6,7 @@ use crate::{Nid, Result};
 const KNOWN_FORMAT: u16 = (1 << 5) - 1;
 /// Chunk formats: all defined bits (`EROFS_CHUNK_FORMAT_ALL`).
 const KNOWN_CHUNK_FORMAT: u32 = 0x7f;
-/// Half of `i_u` is the chunk format; the other half is reserved.
+/// The lower half of `i_u` is the chunk format; the upper half is reserved.
 const CHUNK_FORMAT: u32 = 0xffff;
 
 /// How the data of an inode is laid out.
@@ -24,6 +24,13 @@ pub enum DataLayout {
     ChunkBased,
 }
 
+impl DataLayout {
+    /// Whether the data is compressed (or a fragment).
+    pub(crate) fn is_compressed(self) -> bool {
+        matches!(self, Self::CompressedFull | Self::CompressedCompact)
+    }
+}
+
 /// The layout that `i_format` states.
 pub(crate) fn layout(format: u16, nid: Nid) -> Result<DataLayout> {
     if format & !KNOWN_FORMAT != 0 {
@@ -35,9 +42,7 @@ pub(crate) fn layout(format: u16, nid: Nid) -> Result<DataLayout> {
         2 => DataLayout::FlatInline,
         3 => DataLayout::CompressedCompact,
         4 => DataLayout::ChunkBased,
-        other => {
-            return unsupported!("data layout {other} of nid {nid:#x}");
-        }
+        other => return unsupported!("data layout {other} of nid {nid:#x}"),
     })
 }
 

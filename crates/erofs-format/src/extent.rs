@@ -96,6 +96,17 @@ pub struct Location {
     pub physical: u64,
 }
 
+impl Location {
+    /// A location on a device.
+    pub fn on_device(device: u16, physical: u64) -> Self {
+        Self {
+            device,
+            metabox: false,
+            physical,
+        }
+    }
+}
+
 /// One compressed extent: its stored bytes decode to `decoded_length` bytes that begin at
 /// [`Extent::logical`]. Extents always start at decoded offset 0.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -23,9 +23,9 @@ use crate::{Error, FileType, Holder, Inode, NID_IN_METABOX, Nid, Result, Source,
 #[derive(Debug)]
 pub struct Image {
     superblock: Superblock,
-    devices: Devices,
+    pub(crate) devices: Devices,
     /// Set once the metabox and the packed inode can be read.
-    prefixes: OnceLock<Vec<LongPrefix>>,
+    pub(crate) prefixes: OnceLock<Vec<LongPrefix>>,
 }
 
 /// An image and the source of its bytes.
@@ -54,12 +54,8 @@ impl Image {
         Image::open_checked(source, true)
     }
 
-    /// Like [`Image::open`], but accepts a superblock with a wrong checksum.
-    pub fn open_without_checksum(source: &dyn Source) -> Result<Image> {
-        Image::open_checked(source, false)
-    }
-
-    fn open_checked(source: &dyn Source, verify: bool) -> Result<Image> {
+    /// Like [`Image::open`], but if `verify` is false, accepts a superblock with a wrong checksum.
+    pub fn open_checked(source: &dyn Source, verify: bool) -> Result<Image> {
         let holder = Holder::Device(0);
         let Some(size) = source.size(holder) else {
             return Err(Error::NotErofs {
@@ -99,16 +95,6 @@ impl Image {
         &self.devices.slots
     }
 
-    /// Nid of the metabox inode, whose content the source must provide.
-    pub fn metabox_nid(&self) -> Option<Nid> {
-        self.superblock.metabox_nid
-    }
-
-    /// Nid of the packed inode, whose content the source must provide.
-    pub fn packed_nid(&self) -> Option<Nid> {
-        self.superblock.packed_nid
-    }
-
     /// Size of a device in bytes; device 0 is the primary one.
     pub fn device_size(&self, index: u16) -> Option<u64> {
         self.devices.size(index)
@@ -118,10 +104,8 @@ impl Image {
     /// if everything is complete. An incomplete download can be opened as long as its metadata is
     /// present.
     pub fn truncation(&self) -> Option<String> {
-        let superblock = &self.superblock;
-        let claimed = superblock
-            .blocks
-            .saturating_mul(superblock.block_size.into());
+        let block_size = self.superblock.block_size.into();
+        let claimed = self.superblock.blocks.saturating_mul(block_size);
         let present = self.device_size(0)?;
         let what = || {
             format!(
@@ -133,17 +117,8 @@ impl Image {
         primary.or_else(|| self.devices.truncation())
     }
 
-    pub(crate) fn devices(&self) -> &Devices {
-        &self.devices
-    }
-
     pub(crate) fn prefixes(&self) -> &[LongPrefix] {
         self.prefixes.get().map_or(&[], Vec::as_slice)
-    }
-
-    pub(crate) fn set_prefixes(&self, prefixes: Vec<LongPrefix>) {
-        // Cannot fail, since this is called only once.
-        let _ = self.prefixes.set(prefixes);
     }
 
     /// Byte address of a block.
@@ -165,10 +140,10 @@ impl<'a> Reader<'a> {
     /// Checks the special inodes, except those in the metabox, which cannot be read yet.
     fn check_special_inodes(&self) -> Result<()> {
         let outside = |nid: &Nid| nid & NID_IN_METABOX == 0;
-        if let Some(nid) = self.metabox_nid() {
+        if let Some(nid) = self.superblock.metabox_nid {
             self.check_type("metabox", nid, FileType::Regular)?;
         }
-        if let Some(nid) = self.packed_nid().filter(outside) {
+        if let Some(nid) = self.superblock.packed_nid.filter(outside) {
             self.check_type("packed inode", nid, FileType::Regular)?;
         }
         match outside(&self.superblock.root_nid) {
@@ -210,7 +185,7 @@ impl<'a> Reader<'a> {
         }
         match self.holder(Holder::Metabox) {
             Some(meta) => Ok(meta),
-            None if self.metabox_nid().is_some() => {
+            None if self.superblock.metabox_nid.is_some() => {
                 corrupted!("metadata in the metabox is needed to read the metabox")
             }
             None => corrupted!("metadata in the metabox of an image without one"),

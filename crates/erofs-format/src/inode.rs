@@ -33,7 +33,7 @@ pub struct Inode {
     pub rdev: DeviceNumber,
     /// Serial number for 32-bit stat, as on disk: only for display.
     pub ino: u32,
-    /// Storage, as in `st_blocks`: in units of 512 bytes.
+    /// Storage in units of 512 bytes, as on disk: 0 for files that are stored in the packed inode.
     pub blocks: u64,
     /// Whether this is a 64-byte inode on disk (otherwise 32 bytes).
     pub extended: bool,
@@ -63,23 +63,6 @@ const NLINK_1_OR_DOT_OMITTED: u16 = 1 << 4;
 /// The longest target that readlink can return: a page without the byte for the terminating NUL.
 const MAX_SYMLINK: u64 = 4095;
 
-/// The fields of an inode, read from either on-disk form.
-struct Fields {
-    format: u16,
-    xattr_icount: u16,
-    mode: u16,
-    /// High bits of a block address; absent if `i_nb` is the link count.
-    high: Option<u16>,
-    size: u64,
-    union_bits: u32,
-    ino: u32,
-    uid: u32,
-    gid: u32,
-    mtime: i64,
-    mtime_nsec: u32,
-    nlink: u32,
-}
-
 impl Inode {
     /// Reads the inode `nid` from `meta`, where nid 0 is at byte `base`.
     pub(crate) fn read(
@@ -92,15 +75,33 @@ impl Inode {
         let mut bytes = [0; size_of::<RawInodeExtended>()];
         let there = (meta.size - position).min(bytes.len() as u64) as usize;
         meta.read(&mut bytes[..there], position)?;
-        let format = u16::from_le_bytes([bytes[0], bytes[1]]);
-        let fields = match format & EXTENDED != 0 {
-            true => {
-                meta.check(position, bytes.len() as u64)?;
-                extended(&structure(&bytes))
-            }
-            false => compact(&structure(&bytes[..SLOT as usize]), superblock),
+        let raw: RawInodeExtended = structure(&bytes);
+        if raw.format.get() & EXTENDED != 0 {
+            meta.check(position, bytes.len() as u64)?;
+            return build(nid, position, &raw, Some(raw.nb.get()), superblock);
+        }
+        let compact: RawInodeCompact = structure(&bytes[..SLOT as usize]);
+        let nb = compact.nb.get();
+        let directory = FileType::from_mode(raw.mode.get()) == Some(FileType::Directory);
+        let one_link = !directory && raw.format.get() & NLINK_1_OR_DOT_OMITTED != 0;
+        // Seconds are relative to the epoch; older images store 0, which stands for the epoch
+        // itself.
+        let mtime = superblock.epoch.wrapping_add(compact.mtime.get().into());
+        // The fields not listed here are at the same places in both forms.
+        let raw = RawInodeExtended {
+            size: compact.size.into(),
+            uid: compact.uid.into(),
+            gid: compact.gid.into(),
+            mtime: mtime.cast_unsigned().into(),
+            mtime_nsec: superblock.fixed_nsec.into(),
+            nlink: if one_link {
+                1.into()
+            } else {
+                compact.nb.into()
+            },
+            ..raw
         };
-        build(nid, position, fields, superblock)
+        build(nid, position, &raw, one_link.then_some(nb), superblock)
     }
 
     /// The inode's type.
@@ -111,6 +112,12 @@ impl Inode {
         }
     }
 
+    /// Storage as in `st_blocks`: at least one unit if there is content, because tar takes a file
+    /// without storage for one hole. (ext4 does the same for inline data.)
+    pub fn stat_blocks(&self) -> u64 {
+        self.blocks.max(u64::from(self.size > 0))
+    }
+
     /// How the inode's data is laid out.
     pub fn layout(&self) -> DataLayout {
         self.layout
@@ -118,10 +125,7 @@ impl Inode {
 
     /// Whether the inode's data is compressed (or a fragment).
     pub fn is_compressed(&self) -> bool {
-        matches!(
-            self.layout,
-            DataLayout::CompressedFull | DataLayout::CompressedCompact
-        )
+        self.layout.is_compressed()
     }
 
     /// Whether the inode is stored in the metabox.
@@ -173,115 +177,66 @@ fn position(base: u64, nid: Nid, meta: &Meta<'_>) -> Result<u64> {
     }
 }
 
-fn extended(raw: &RawInodeExtended) -> Fields {
-    Fields {
-        format: raw.format.get(),
-        xattr_icount: raw.xattr_icount.get(),
-        mode: raw.mode.get(),
-        high: Some(raw.nb.get()),
-        size: raw.size.get(),
-        union_bits: raw.u.get(),
-        ino: raw.ino.get(),
-        uid: raw.uid.get(),
-        gid: raw.gid.get(),
-        mtime: raw.mtime.get().cast_signed(),
-        mtime_nsec: raw.mtime_nsec.get(),
-        nlink: raw.nlink.get(),
-    }
-}
-
-fn compact(raw: &RawInodeCompact, superblock: &Superblock) -> Fields {
-    let directory = FileType::from_mode(raw.mode.get()) == Some(FileType::Directory);
-    let one_link = !directory && raw.format.get() & NLINK_1_OR_DOT_OMITTED != 0;
-    let nb = raw.nb.get();
-    Fields {
-        format: raw.format.get(),
-        xattr_icount: raw.xattr_icount.get(),
-        mode: raw.mode.get(),
-        high: one_link.then_some(nb),
-        size: raw.size.get().into(),
-        union_bits: raw.u.get(),
-        ino: raw.ino.get(),
-        uid: raw.uid.get().into(),
-        gid: raw.gid.get().into(),
-        // Seconds are relative to the epoch; older images store 0, which stands for the epoch
-        // itself.
-        mtime: superblock.epoch.wrapping_add(raw.mtime.get().into()),
-        mtime_nsec: superblock.fixed_nsec,
-        nlink: if one_link { 1 } else { nb.into() },
-    }
-}
-
-fn build(nid: Nid, position: u64, fields: Fields, superblock: &Superblock) -> Result<Inode> {
-    let layout = layout(fields.format, nid)?;
-    let Some(file_type) = FileType::from_mode(fields.mode) else {
-        return corrupted!("mode {:#o} of nid {nid:#x}", fields.mode);
-    };
-    check_size(nid, file_type, fields.size)?;
-    let device = matches!(file_type, FileType::CharDevice | FileType::BlockDevice);
-    let compressed = matches!(
-        layout,
-        DataLayout::CompressedFull | DataLayout::CompressedCompact
+/// Checks an inode. `high` is the upper part of its block count or address; `None` if `i_nb` is the
+/// link count.
+fn build(
+    nid: Nid,
+    position: u64,
+    raw: &RawInodeExtended,
+    high: Option<u16>,
+    superblock: &Superblock,
+) -> Result<Inode> {
+    let (format, mode, size, union_bits) = (
+        raw.format.get(),
+        raw.mode.get(),
+        raw.size.get(),
+        raw.u.get(),
     );
-    if layout == DataLayout::ChunkBased && file_type.has_data() {
-        check_chunk_format(nid, fields.union_bits)?;
-    }
-    Ok(Inode {
-        nid,
-        own_nid: nid,
-        mode: fields.mode,
-        uid: fields.uid,
-        gid: fields.gid,
-        size: fields.size,
-        nlink: fields.nlink,
-        mtime: fields.mtime,
-        mtime_nsec: fields.mtime_nsec,
-        rdev: if device {
-            DeviceNumber::decode(fields.union_bits)
-        } else {
-            DeviceNumber::default()
-        },
-        ino: fields.ino,
-        blocks: sectors(&fields, compressed, superblock),
-        extended: fields.format & EXTENDED != 0,
-        dot_omitted: file_type == FileType::Directory
-            && fields.format & NLINK_1_OR_DOT_OMITTED != 0,
-        xattr_icount: fields.xattr_icount,
-        layout,
-        position,
-        union_bits: fields.union_bits,
-        start_block: start_block(&fields),
-        zmap: Arc::default(),
-    })
-}
-
-fn check_size(nid: Nid, file_type: FileType, size: u64) -> Result<()> {
-    let limit = if file_type == FileType::Symlink {
-        MAX_SYMLINK
-    } else {
-        i64::MAX as u64
+    let layout = layout(format, nid)?;
+    let Some(file_type) = FileType::from_mode(mode) else {
+        return corrupted!("mode {mode:#o} of nid {nid:#x}");
+    };
+    let limit = match file_type {
+        FileType::Symlink => MAX_SYMLINK,
+        _ => i64::MAX as u64,
     };
     if size > limit {
         return corrupted!("{file_type:?} nid {nid:#x} of {size} bytes; the limit is {limit}");
     }
-    Ok(())
-}
-
-/// Compressed inodes store their number of blocks; for the others the size determines it.
-fn sectors(fields: &Fields, compressed: bool, superblock: &Superblock) -> u64 {
-    let blocks = match compressed {
-        true => u64::from(fields.union_bits) | u64::from(fields.high.unwrap_or(0)) << 32,
-        false => fields.size.div_ceil(u64::from(superblock.block_size)),
+    if layout == DataLayout::ChunkBased && file_type.has_data() {
+        check_chunk_format(nid, union_bits)?;
+    }
+    let flag = format & NLINK_1_OR_DOT_OMITTED != 0;
+    let block = u64::from(union_bits) | u64::from(high.unwrap_or(0)) << 32;
+    // An address with all bits set means that there are no blocks.
+    let none = high.map_or(u64::from(u32::MAX), |_| (1 << 48) - 1);
+    let blocks = match layout.is_compressed() {
+        true => block,
+        false => size.div_ceil(superblock.block_size.into()),
     };
-    blocks << (superblock.block_bits - 9)
-}
-
-/// The first block of flat data; an address with all bits set means that there is none.
-fn start_block(fields: &Fields) -> Option<u64> {
-    let (high, mask) = match fields.high {
-        Some(high) => (u64::from(high) << 32, (1 << 48) - 1),
-        None => (0, u64::from(u32::MAX)),
-    };
-    let block = u64::from(fields.union_bits) | high;
-    (block != mask).then_some(block)
+    Ok(Inode {
+        nid,
+        own_nid: nid,
+        mode,
+        uid: raw.uid.get(),
+        gid: raw.gid.get(),
+        size,
+        nlink: raw.nlink.get(),
+        mtime: raw.mtime.get().cast_signed(),
+        mtime_nsec: raw.mtime_nsec.get(),
+        rdev: match file_type {
+            FileType::CharDevice | FileType::BlockDevice => DeviceNumber::decode(union_bits),
+            _ => DeviceNumber::default(),
+        },
+        ino: raw.ino.get(),
+        blocks: blocks << (superblock.block_bits - 9),
+        extended: format & EXTENDED != 0,
+        dot_omitted: file_type == FileType::Directory && flag,
+        xattr_icount: raw.xattr_icount.get(),
+        layout,
+        position,
+        union_bits,
+        start_block: (block != none).then_some(block),
+        zmap: Arc::default(),
+    })
 }

@@ -10,8 +10,8 @@
 //! use std::sync::Arc;
 //! use erofs_format::{Image, Readers};
 //! # fn main() -> Result<(), erofs_format::Error> {
-//! let file = std::fs::File::open("image.erofs").expect("image");
-//! let devices = Readers::of(vec![Arc::new(file)]);
+//! let bytes = std::fs::read("image.erofs").expect("image");
+//! let devices = Readers::of(vec![Arc::new(bytes)]);
 //! let image = Image::open(&devices)?;
 //! let image = image.reader(&devices);
 //! let root = image.inode(image.superblock().root_nid)?;
@@ -47,7 +47,7 @@ mod xattr_prefix;
 mod zmap;
 
 pub use algorithm::Algorithm;
-pub use compression::{CompressionConfigs, DeflateConfig, Lz4Config, LzmaConfig, ZstdConfig};
+pub use compression::{CompressionConfigs, Lz4Config};
 pub use data_layout::DataLayout;
 pub use devices::DeviceSlot;
 pub use error::{Error, ErrorClass, Result};

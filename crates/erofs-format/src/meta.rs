@@ -1,6 +1,7 @@
 //! Reads metadata, checked against the size of its container.
 
 use zerocopy::FromBytes;
+use zerocopy::little_endian::U32;
 
 use crate::{Error, Holder, Result, Source};
 
@@ -88,6 +89,11 @@ pub(crate) fn structure<T: FromBytes>(bytes: &[u8]) -> T {
         Ok(value) => value,
         Err(_) => unreachable!("{} bytes cannot be this structure", bytes.len()),
     }
+}
+
+/// The 32-bit number at byte `at`.
+pub(crate) fn word(bytes: &[u8], at: usize) -> u32 {
+    structure::<U32>(&bytes[at..at + 4]).get()
 }
 
 /// Bytes in a [`Window`]: 64 full index entries; no aligned pack or record straddles its end.

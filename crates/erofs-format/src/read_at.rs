@@ -73,55 +73,16 @@ impl Source for Readers {
     }
 }
 
-impl ReadAt for std::fs::File {
+impl ReadAt for Vec<u8> {
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        std::os::unix::fs::FileExt::read_exact_at(self, buf, offset)
-    }
-
-    /// Size of a regular file, or of a block device (whose metadata says 0). Makes at least one
-    /// system call, so wrap the file if this is called often.
-    fn size(&self) -> u64 {
-        use std::io::Seek;
-        match self.metadata() {
-            Ok(metadata) if metadata.is_file() => metadata.len(),
-            // Nothing else uses the position: all reads here specify their offset.
-            _ => (&*self).seek(io::SeekFrom::End(0)).unwrap_or(0),
-        }
-    }
-}
-
-impl ReadAt for [u8] {
-    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        let bytes = usize::try_from(offset)
-            .ok()
-            .and_then(|start| self.get(start..)?.get(..buf.len()))
-            .ok_or(io::ErrorKind::UnexpectedEof)?;
-        buf.copy_from_slice(bytes);
+        let start = usize::try_from(offset).ok();
+        let bytes = start.and_then(|start| self.get(start..)?.get(..buf.len()));
+        buf.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
         Ok(())
     }
 
     fn size(&self) -> u64 {
         self.len() as u64
-    }
-}
-
-impl ReadAt for Vec<u8> {
-    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        self.as_slice().read_exact_at(buf, offset)
-    }
-
-    fn size(&self) -> u64 {
-        self.len() as u64
-    }
-}
-
-impl<T: ReadAt + ?Sized> ReadAt for Arc<T> {
-    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        (**self).read_exact_at(buf, offset)
-    }
-
-    fn size(&self) -> u64 {
-        (**self).size()
     }
 }
 

@@ -20,9 +20,10 @@ pub struct Superblock {
     pub size: u32,
     /// The root directory.
     pub root_nid: Nid,
-    /// The packed inode, which contains fragments.
+    /// The packed inode, which contains fragments, and whose content the source must provide.
     pub packed_nid: Option<Nid>,
-    /// The metabox inode, which contains other inodes' metadata.
+    /// The metabox inode, which contains other inodes' metadata, and whose content the source must
+    /// provide.
     pub metabox_nid: Option<Nid>,
     /// Number of inodes (statfs).
     pub inos: u64,
@@ -102,7 +103,8 @@ impl Superblock {
             .filter(|a| self.compression.available & a.bit() != 0)
     }
 
-    /// Compressed bytes are at the END of their pcluster, with zeros in front (`ZERO_PADDING`).
+    /// Whether compressed bytes are at the end of their pcluster, with zeros in front
+    /// (`ZERO_PADDING`).
     pub fn zero_padding(&self) -> bool {
         self.has(incompat::ZERO_PADDING)
     }

@@ -7,8 +7,9 @@
 
 use twox_hash::XxHash32;
 use zerocopy::FromBytes;
+use zerocopy::little_endian::U16;
 
-use crate::meta::{Meta, structure};
+use crate::meta::{Meta, structure, word};
 use crate::raw::{RawXattrEntry, RawXattrHeader, compat};
 use crate::xattr_prefix::LongPrefix;
 use crate::{Holder, Image, Inode, Reader, Result};
@@ -36,8 +37,8 @@ impl Reader<'_> {
     /// Loads the long xattr name prefixes, wherever they are stored. Call it once, with a source
     /// that has the metabox and the packed inode.
     pub fn load_xattr_prefixes(&self) -> Result<()> {
-        let prefixes = read_prefixes(*self)?;
-        self.set_prefixes(prefixes);
+        // A second call has no effect.
+        let _ = self.prefixes.set(read_prefixes(*self)?);
         Ok(())
     }
 
@@ -84,10 +85,8 @@ const FILTER_SEED: u32 = 0x25bb_e08f;
 const MAX_INFIX: usize = 255;
 
 fn prefix_of(namespace: u8) -> Option<&'static [u8]> {
-    NAMESPACES
-        .iter()
-        .find(|(number, _)| *number == namespace)
-        .map(|(_, prefix)| *prefix)
+    let known = NAMESPACES.iter().find(|(number, _)| *number == namespace);
+    known.map(|(_, prefix)| *prefix)
 }
 
 /// Namespace of a full name, and the rest of the name.
@@ -174,9 +173,8 @@ fn visit_shared(image: Reader<'_>, ids: &[u8], each: &mut dyn FnMut(Xattr) -> bo
     let in_metabox = superblock.has_compat(compat::SHARED_EA_IN_METABOX);
     for id in ids.chunks_exact(4) {
         let meta = image.meta(in_metabox)?;
-        let id = u32::from_le_bytes([id[0], id[1], id[2], id[3]]);
         // Cannot overflow: the base is below 2^48, the rest below 2^34.
-        let offset = base + u64::from(id) * 4;
+        let offset = base + u64::from(word(id, 0)) * 4;
         let raw: RawXattrEntry = meta.get(offset)?;
         let mut payload = vec![0; payload_length(&raw)];
         meta.read(&mut payload, offset + size_of::<RawXattrEntry>() as u64)?;
@@ -199,9 +197,8 @@ fn parse(image: &Image, raw: &RawXattrEntry, payload: &[u8]) -> Option<Xattr> {
     let (namespace, infix) = match raw.name_index & LONG_PREFIX {
         0 => (raw.name_index, &b""[..]),
         _ => {
-            let long = image
-                .prefixes()
-                .get(usize::from(raw.name_index & !LONG_PREFIX))?;
+            let index = usize::from(raw.name_index & !LONG_PREFIX);
+            let long = image.prefixes().get(index)?;
             (long.namespace, &long.infix[..])
         }
     };
@@ -233,10 +230,12 @@ fn read_prefixes(image: Reader<'_>) -> Result<Vec<LongPrefix>> {
 
 fn prefix_holder<'a>(image: Reader<'a>) -> Result<Meta<'a>> {
     let plain = image.superblock().has_compat(compat::PLAIN_XATTR_PFX);
-    if plain || (image.metabox_nid().is_none() && image.packed_nid().is_none()) {
+    if plain
+        || (image.superblock().metabox_nid.is_none() && image.superblock().packed_nid.is_none())
+    {
         return image.meta(false);
     }
-    if image.metabox_nid().is_some() {
+    if image.superblock().metabox_nid.is_some() {
         return image.meta(true);
     }
     match image.holder(Holder::Packed) {
@@ -247,9 +246,7 @@ fn prefix_holder<'a>(image: Reader<'a>) -> Result<Meta<'a>> {
 
 fn read_prefix(meta: &Meta<'_>, offset: u64) -> Result<(LongPrefix, u64)> {
     let offset = offset.next_multiple_of(4);
-    let mut length = [0; 2];
-    meta.read(&mut length, offset)?;
-    let length = usize::from(u16::from_le_bytes(length));
+    let length = usize::from(meta.get::<U16>(offset)?.get());
     if !(1..=1 + MAX_INFIX).contains(&length) {
         return corrupted!(
             "xattr prefix of {length} bytes at {offset:#x} of the {}",

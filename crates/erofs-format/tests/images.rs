@@ -65,6 +65,9 @@ fn check_metadata(inode: &Inode, entry: &Value) -> Vec<String> {
             format!("{size} or a block more"),
         );
     }
+    // tar takes a file without storage for one hole.
+    let has_storage = inode.stat_blocks() > 0;
+    check("storage", has_storage.to_string(), (size > 0).to_string());
     check("uid", inode.uid.to_string(), number("uid"));
     check("gid", inode.gid.to_string(), number("gid"));
     check("nlink", inode.nlink.to_string(), number("nlink"));

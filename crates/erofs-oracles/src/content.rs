@@ -101,10 +101,10 @@ pub fn open_whole(data: &[u8], budget: &Arc<Budget>) -> Result<Opened, Error> {
         let inode = opened.reader().inode(nid)?;
         Ok(Arc::new(Content::new(opened, inode, budget)))
     };
-    if let Some(nid) = opened.image.metabox_nid() {
+    if let Some(nid) = opened.image.superblock().metabox_nid {
         opened.readers.metabox = Some(content(&opened, nid)?);
     }
-    if let Some(nid) = opened.image.packed_nid() {
+    if let Some(nid) = opened.image.superblock().packed_nid {
         opened.readers.packed = Some(content(&opened, nid)?);
     }
     opened.reader().load_xattr_prefixes()?;
@@ -193,7 +193,10 @@ impl Content {
 
     fn read_packed(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         let image = self.image.reader();
-        let nid = image.packed_nid().ok_or(io::ErrorKind::NotFound)?;
+        let nid = image
+            .superblock()
+            .packed_nid
+            .ok_or(io::ErrorKind::NotFound)?;
         let packed = image.inode(nid).map_err(io::Error::other)?;
         if self.inode.nid == packed.nid {
             return Err(io::Error::other("a fragment of the packed inode in itself"));

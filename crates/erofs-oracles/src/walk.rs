@@ -93,7 +93,10 @@ fn read_twice(image: Reader<'_>, content: &Content) {
 
 /// Whether the index of an inode, or of an inode that holds parts of others, contradicts itself.
 fn contradicts_itself(image: Reader<'_>, inode: &Inode) -> bool {
-    let shared = [image.packed_nid(), image.metabox_nid()];
+    let shared = [
+        image.superblock().packed_nid,
+        image.superblock().metabox_nid,
+    ];
     let holders = shared
         .into_iter()
         .flatten()

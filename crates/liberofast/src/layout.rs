@@ -25,7 +25,7 @@ impl From<&Inode> for Stat {
         Self {
             nid: inode.nid,
             size: inode.size,
-            blocks: inode.blocks,
+            blocks: inode.stat_blocks(),
             mtime: inode.mtime,
             mtime_nsec: inode.mtime_nsec,
             mode: inode.mode.into(),

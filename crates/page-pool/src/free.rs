@@ -1,8 +1,8 @@
 //! The free runs of the arena, and which of their pages are ready.
 //!
 //! A page is *ready* once it has been used: its memory is present, so its next user causes no page
-//! fault. Runs are searched in this order: the place released most recently (its bytes may still be
-//! in the CPU's cache), the first ready run, the first run.
+//! fault. A request is served from the first of these places that is long enough: the one released
+//! most recently, whose bytes may still be in the CPU's cache; the first ready run; the first run.
 
 use std::collections::VecDeque;
 
@@ -18,7 +18,7 @@ pub(crate) struct FreeRuns {
     ready: Vec<bool>,
     /// First pages of the latest releases, newest at the back.
     recent: VecDeque<usize>,
-    free_pages: usize,
+    pub(crate) free_pages: usize,
     /// No page from this index on has ever been used.
     untouched: usize,
 }
@@ -47,10 +47,6 @@ impl FreeRuns {
             free_pages: pages,
             untouched: if ready { pages } else { 0 },
         }
-    }
-
-    pub(crate) fn free_pages(&self) -> usize {
-        self.free_pages
     }
 
     pub(crate) fn ready_pages(&self) -> usize {
@@ -229,7 +225,7 @@ mod tests {
         runs.swap(0, 3);
         runs.into_iter().for_each(|run| free.put(run));
         assert_eq!(
-            (free.runs.len(), free.free_pages(), free.ready_pages()),
+            (free.runs.len(), free.free_pages, free.ready_pages()),
             (1, 8, 8)
         );
     }

@@ -20,7 +20,6 @@
 //! counting is modelled under loom: `cargo test -p page-pool --features loom --lib loom_`.
 #![forbid(unsafe_code)]
 
-mod buffer;
 mod free;
 mod histogram;
 #[cfg(feature = "experiments")]
@@ -32,9 +31,8 @@ mod pool;
 mod stats;
 mod sync;
 
-pub use buffer::PageBuf;
 #[cfg(feature = "experiments")]
 pub use meter::AllocationTimes;
 pub use options::{PAGE_SIZE, PoolOptions};
-pub use pool::PagePool;
+pub use pool::{PageBuf, PagePool};
 pub use stats::PoolStats;

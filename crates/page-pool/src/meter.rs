@@ -80,25 +80,22 @@ thread_local! {
 
 impl Meter {
     pub(crate) fn new() -> Self {
-        let mut meter = Meter {
-            events: events(),
-            empty_cpu_ns: 0,
-            empty_wall_ns: 0,
-            allocations: AtomicU64::new(0),
-            cpu_ns: AtomicU64::new(0),
-            wall_ns: AtomicU64::new(0),
-            reclaims: AtomicU64::new(0),
-            blind_threads: AtomicU64::new(0),
-        };
         let empty: Vec<(u64, u64)> = (0..EMPTY_WINDOWS).map(|_| window(|| ()).1).collect();
         let median = |of: fn(&(u64, u64)) -> u64| {
             let mut times: Vec<u64> = empty.iter().map(of).collect();
             times.sort_unstable();
             times[EMPTY_WINDOWS / 2]
         };
-        meter.empty_cpu_ns = median(|times| times.0);
-        meter.empty_wall_ns = median(|times| times.1);
-        meter
+        Meter {
+            events: events(),
+            empty_cpu_ns: median(|times| times.0),
+            empty_wall_ns: median(|times| times.1),
+            allocations: AtomicU64::default(),
+            cpu_ns: AtomicU64::default(),
+            wall_ns: AtomicU64::default(),
+            reclaims: AtomicU64::default(),
+            blind_threads: AtomicU64::default(),
+        }
     }
 
     /// Measures `work`, an allocation.

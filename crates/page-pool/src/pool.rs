@@ -1,11 +1,12 @@
-//! The pool, which serves requests from its ready pages first, and otherwise from the system.
+//! The pool, which serves requests from its ready pages first, and otherwise from the system, and
+//! its buffers.
 
 use std::io;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use sys::memory::Run;
 
-use crate::buffer::{Origin, PageBuf, Release};
 use crate::free::FreeRuns;
 use crate::histogram::PageHistogram;
 use crate::sync::{self, Mutex, MutexGuard};
@@ -89,7 +90,7 @@ impl PagePool {
     /// no memory is allocated from the system.
     pub fn alloc_reserved(self: &Arc<Self>, bytes: usize) -> Option<PageBuf> {
         let run = self.measured(|| self.take_from_arena(pages_of(bytes)))?;
-        Some(PageBuf::new(run, bytes, Origin::Arena, self.clone()))
+        Some(self.buffer(run, bytes, Origin::Arena))
     }
 
     /// Runs `allocate`, and measures it if the options request that.
@@ -107,7 +108,16 @@ impl PagePool {
             Some(run) => (run, Origin::Arena),
             None => (self.map_from_system(pages)?, Origin::System),
         };
-        Some(PageBuf::new(run, bytes, origin, self.clone()))
+        Some(self.buffer(run, bytes, origin))
+    }
+
+    fn buffer(self: &Arc<Self>, run: Run, length: usize, origin: Origin) -> PageBuf {
+        PageBuf {
+            run: Some(run),
+            length,
+            origin,
+            pool: self.clone(),
+        }
     }
 
     fn take_from_arena(&self, pages: usize) -> Option<Run> {
@@ -141,7 +151,7 @@ impl PagePool {
     pub fn stats(&self) -> PoolStats {
         let state = self.state();
         PoolStats {
-            free_pages: state.free.free_pages(),
+            free_pages: state.free.free_pages,
             ready_pages: state.free.ready_pages(),
             in_use_p95_pages: state.in_use.percentile(95),
             request_p95_pages: state.requests.percentile(95),
@@ -159,9 +169,8 @@ impl PagePool {
     fn state(&self) -> MutexGuard<'_, State> {
         sync::lock(&self.state)
     }
-}
 
-impl Release for PagePool {
+    /// Takes back the pages of a dropped buffer.
     fn release(&self, run: Run, origin: Origin) {
         let mut state = self.state();
         state.counts.in_use_pages -= run.pages();
@@ -169,6 +178,69 @@ impl Release for PagePool {
             Origin::Arena => state.free.put(run),
             // Unmapped after the lock is released.
             Origin::System => drop(state),
+        }
+    }
+}
+
+/// Where a buffer's pages come from and return to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Origin {
+    Arena,
+    System,
+}
+
+/// A contiguous buffer of whole pages, returned to the pool when dropped. Its contents are
+/// unspecified until written.
+#[derive(Debug)]
+pub struct PageBuf {
+    /// The pages; `None` only inside `drop`.
+    run: Option<Run>,
+    length: usize,
+    origin: Origin,
+    pool: Arc<PagePool>,
+}
+
+impl PageBuf {
+    /// Bytes in the buffer's pages: the length rounded up to whole pages.
+    pub fn capacity(&self) -> usize {
+        self.run.as_deref().map_or(0, <[u8]>::len)
+    }
+
+    /// Changes the length.
+    ///
+    /// # Panics
+    /// `length` exceeds [`capacity`](Self::capacity).
+    pub fn resize(&mut self, length: usize) {
+        assert!(
+            length <= self.capacity(),
+            "{length} bytes in {}",
+            self.capacity()
+        );
+        self.length = length;
+    }
+}
+
+impl Deref for PageBuf {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        self.run
+            .as_deref()
+            .map_or(&[], |bytes| &bytes[..self.length])
+    }
+}
+
+impl DerefMut for PageBuf {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.run
+            .as_deref_mut()
+            .map_or(&mut [], |bytes| &mut bytes[..self.length])
+    }
+}
+
+impl Drop for PageBuf {
+    fn drop(&mut self) {
+        if let Some(run) = self.run.take() {
+            self.pool.release(run, self.origin);
         }
     }
 }

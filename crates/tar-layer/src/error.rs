@@ -1,25 +1,34 @@
 //! Why a layer cannot be rewritten, on one line.
 
-use std::fmt;
 use std::io;
 
+/// Result type of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
 /// Why a layer cannot be rewritten.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The archive cannot be read.
-    Read(io::Error),
+    #[error("{0}")]
+    Read(#[source] io::Error),
     /// The file for contents cannot be read or written.
-    Contents(io::Error),
+    #[error("cannot store the contents of files: {0}")]
+    Contents(#[source] io::Error),
     /// The new archive cannot be written.
-    Write(io::Error),
+    #[error("cannot write the converted archive: {0}")]
+    Write(#[source] io::Error),
     /// The input is not an archive, or is damaged.
+    #[error("not a valid tar archive: {0}")]
     Archive(String),
     /// An entry that cannot be unpacked: its name, and why.
+    #[error("{0} in the archive: {1}")]
     Entry(String, String),
     /// The layer's files have more bytes than this limit.
+    #[error("unpacks to more than {0} bytes")]
     Content(u64),
     /// The layer's names take more memory than this limit in bytes.
+    #[error("the names of the layer take more than {} MiB of memory", .0 >> 20)]
     Names(u64),
 }
 
@@ -32,34 +41,5 @@ impl Error {
             shown.push_str("...");
         }
         Error::Entry(shown, why.into())
-    }
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::Read(error) => write!(f, "{error}"),
-            Error::Contents(error) => write!(f, "cannot store the contents of files: {error}"),
-            Error::Write(error) => write!(f, "cannot write the converted archive: {error}"),
-            Error::Archive(why) => write!(f, "not a valid tar archive: {why}"),
-            Error::Entry(name, why) => write!(f, "{name} in the archive: {why}"),
-            Error::Content(most) => write!(f, "unpacks to more than {most} bytes"),
-            Error::Names(most) => {
-                let most = most >> 20;
-                write!(
-                    f,
-                    "the names of the layer take more than {most} MiB of memory"
-                )
-            }
-        }
-    }
-}
-
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Error::Read(error) | Error::Contents(error) | Error::Write(error) => Some(error),
-            _ => None,
-        }
     }
 }

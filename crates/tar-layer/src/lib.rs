@@ -23,7 +23,7 @@ mod unpack;
 use std::fs::File;
 use std::io::{Read, Write};
 
-pub use error::Error;
+pub use error::{Error, Result};
 pub use limits::Limits;
 pub use marks::{ALL, EXTENDED, IMPLIED, IMPLIES, MADE_IN_IMPLIED, REWRITTEN};
 
@@ -33,12 +33,7 @@ pub use marks::{ALL, EXTENDED, IMPLIED, IMPLIES, MADE_IN_IMPLIED, REWRITTEN};
 /// # Errors
 /// One line: the fault of the archive or of an entry, or the file that failed. Errors of `to` and
 /// exceeded limits also end the rewriting.
-pub fn rewrite(
-    archive: impl Read,
-    contents: &File,
-    to: impl Write,
-    limits: Limits,
-) -> Result<(), Error> {
+pub fn rewrite(archive: impl Read, contents: &File, to: impl Write, limits: Limits) -> Result<()> {
     let tree = unpack::unpack(archive, contents, limits)?;
     output::write(&tree, contents, to)
 }

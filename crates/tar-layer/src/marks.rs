@@ -1,8 +1,8 @@
 //! Attributes for programs that stack layers.
 
-/// An attribute of directories that have files in the archive but no entry before these files. A
-/// runtime copies attributes to them from the same directory in the layers below, if there is one:
-/// all attributes with [`ALL`] and [`MADE_IN_IMPLIED`]; with [`EXTENDED`] only the extended
+/// An attribute of directories for which the archive has no entry before the files in them. If the
+/// layers below have the same directory, a runtime copies attributes from there: if the value is
+/// [`ALL`] or [`MADE_IN_IMPLIED`], all attributes; if it is [`EXTENDED`], only the extended
 /// attributes that the directory lacks.
 pub const IMPLIED: &str = "trusted.overlay.erofast.implied";
 
@@ -16,10 +16,10 @@ pub const MADE_IN_IMPLIED: &[u8] = b"p";
 /// A value of [`IMPLIED`]: the archive contains the directory, but only after files in it.
 pub const EXTENDED: &[u8] = b"x";
 
-/// An attribute of the root of a layer that has directories with [`IMPLIED`]: their number, in
-/// decimal.
+/// An attribute of a layer's root: the number of directories with [`IMPLIED`], in decimal. A layer
+/// without such directories lacks the attribute.
 pub const IMPLIES: &str = "trusted.overlay.erofast.implies";
 
-/// An attribute of the root of every rewritten layer: its names are not marks, even if they begin
-/// with `.wh.`.
+/// An attribute of the root of every rewritten layer: names in the layer are ordinary names, even
+/// those that begin with `.wh.`.
 pub const REWRITTEN: &str = "trusted.overlay.erofast.rewritten";

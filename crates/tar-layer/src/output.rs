@@ -8,9 +8,9 @@ use std::os::unix::fs::FileExt;
 use tar_core::EntryType;
 use tar_core::builder::EntryBuilder;
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::marks::{ALL, EXTENDED, IMPLIED, IMPLIES, MADE_IN_IMPLIED, REWRITTEN};
-use crate::tree::{Extent, Inode, Kind, Number, ROOT, Stated, Time, Tree};
+use crate::tree::{Extent, Inode, Kind, Number, ROOT, Stated, Tree};
 
 /// Bytes copied at a time.
 const STEP: usize = 256 << 10;
@@ -19,7 +19,7 @@ const BLOCK: u64 = 512;
 /// The attribute with which overlayfs marks opaque directories.
 const OPAQUE: &str = "trusted.overlay.opaque";
 
-pub(crate) fn write(tree: &Tree, contents: &File, to: impl Write) -> Result<(), Error> {
+pub(crate) fn write(tree: &Tree, contents: &File, to: impl Write) -> Result<()> {
     let mut output = Output {
         to,
         contents,
@@ -42,7 +42,7 @@ struct Output<'c, W> {
 }
 
 impl<W: Write> Output<'_, W> {
-    fn entry(&mut self, path: &[u8], number: Number, inode: &Inode) -> Result<(), Error> {
+    fn entry(&mut self, path: &[u8], number: Number, inode: &Inode) -> Result<()> {
         let headers = self.headers(path, number, inode);
         let headers = headers.map_err(|error| Error::entry(path, error.to_string()))?;
         let is_link = self.named.contains_key(&number);
@@ -74,13 +74,10 @@ impl<W: Write> Output<'_, W> {
             .mode(attributes.mode)?
             .uid(attributes.uid.into())?
             .gid(attributes.gid.into())?;
-        let Time {
-            seconds,
-            nanoseconds,
-        } = attributes.mtime;
-        builder.mtime(seconds)?;
-        if nanoseconds > 0 {
-            builder.add_pax("mtime", format!("{seconds}.{nanoseconds:09}"));
+        let time = attributes.mtime;
+        builder.mtime(time.seconds)?;
+        if time.nanoseconds > 0 {
+            builder.add_pax("mtime", format!("{}.{:09}", time.seconds, time.nanoseconds));
         }
         let mut size = 0;
         let entry_type = match &inode.kind {
@@ -127,16 +124,16 @@ impl<W: Write> Output<'_, W> {
             }
             if number == ROOT {
                 extended(REWRITTEN, b"y");
-            }
-            if number == ROOT && self.implied > 0 {
-                extended(IMPLIES, self.implied.to_string().as_bytes());
+                if self.implied > 0 {
+                    extended(IMPLIES, self.implied.to_string().as_bytes());
+                }
             }
         }
         Ok(builder.finish_bytes())
     }
 
     /// Writes the content of a file, in which holes become zeros.
-    fn content(&mut self, size: u64, extents: &[Extent]) -> Result<(), Error> {
+    fn content(&mut self, size: u64, extents: &[Extent]) -> Result<()> {
         let mut end = 0;
         for extent in extents {
             self.zeros(extent.offset - end)?;
@@ -146,7 +143,7 @@ impl<W: Write> Output<'_, W> {
         self.zeros(size.next_multiple_of(BLOCK) - end)
     }
 
-    fn stored(&mut self, extent: &Extent) -> Result<(), Error> {
+    fn stored(&mut self, extent: &Extent) -> Result<()> {
         let (mut at, mut left) = (extent.stored, extent.length);
         while left > 0 {
             let part = left.min(STEP as u64) as usize;
@@ -160,7 +157,7 @@ impl<W: Write> Output<'_, W> {
         Ok(())
     }
 
-    fn zeros(&mut self, mut left: u64) -> Result<(), Error> {
+    fn zeros(&mut self, mut left: u64) -> Result<()> {
         while left > 0 {
             let part = left.min(STEP as u64) as usize;
             self.buffer[..part].fill(0);

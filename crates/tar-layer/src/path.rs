@@ -24,12 +24,6 @@ pub(crate) fn split(path: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
     components.filter(|component| !matches!(*component, b"" | b"."))
 }
 
-/// Joins components to a path.
-pub(crate) fn join<'n>(names: impl IntoIterator<Item = &'n [u8]>) -> Vec<u8> {
-    let names: Vec<_> = names.into_iter().collect();
-    names.join(&b'/')
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -47,7 +41,7 @@ mod tests {
             (".", ""),
             ("...", "..."),
         ] {
-            let found = join(clean(path.as_bytes()));
+            let found = clean(path.as_bytes()).join(&b'/');
             assert_eq!(found, expected.as_bytes(), "{path}");
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::path::{LONGEST_NAME, LONGEST_PATH, join, split};
+use crate::path::{LONGEST_NAME, LONGEST_PATH, split};
 
 /// An inode of the layer. The root has the number 0.
 pub(crate) type Number = usize;
@@ -54,6 +54,13 @@ pub(crate) enum Kind {
     Fifo,
 }
 
+impl Kind {
+    pub(crate) const WHITEOUT: Kind = Kind::Device {
+        is_block: false,
+        numbers: [0, 0],
+    };
+}
+
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Directory {
     pub children: BTreeMap<Box<[u8]>, Number>,
@@ -86,7 +93,7 @@ pub(crate) struct Inode {
 }
 
 /// All names of a layer.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Tree {
     inodes: Vec<Option<Inode>>,
     steps: usize,
@@ -98,14 +105,9 @@ type Real = Vec<(Box<[u8]>, Option<Number>)>;
 impl Tree {
     /// Creates a tree with the root that containerd makes, regardless of the archive.
     pub(crate) fn new() -> Tree {
-        let mut tree = Tree {
-            inodes: Vec::new(),
-            steps: 0,
-        };
-        let root = tree.add(
-            directory_attributes(),
-            Kind::Directory(Directory::default()),
-        );
+        let mut tree = Tree::default();
+        let root = Kind::Directory(Directory::default());
+        let root = tree.add(directory_attributes(), root);
         tree.inode_mut(root).links = 1;
         tree
     }
@@ -120,11 +122,10 @@ impl Tree {
 
     /// Adds an inode without a name.
     pub(crate) fn add(&mut self, attributes: Attributes, kind: Kind) -> Number {
-        let links = 0;
         self.inodes.push(Some(Inode {
             attributes,
             kind,
-            links,
+            links: 0,
         }));
         self.inodes.len() - 1
     }
@@ -144,12 +145,7 @@ impl Tree {
     }
 
     fn is_whiteout(&self, number: Number) -> bool {
-        let numbers = [0, 0];
-        self.inode(number).kind
-            == Kind::Device {
-                is_block: false,
-                numbers,
-            }
+        self.inode(number).kind == Kind::WHITEOUT
     }
 
     pub(crate) fn child(&self, parent: Number, name: &[u8]) -> Option<Number> {
@@ -188,7 +184,8 @@ impl Tree {
         let mut parent = ROOT;
         for (name, number) in self.real(names.iter().copied())? {
             let next = number.or_else(|| self.child(parent, &name));
-            // containerd does this in the lowest layer of an image; in other layers it gives up.
+            // containerd replaces whiteouts in the lowest layer of an image, and fails at those in
+            // other layers.
             let is_opaque = next.is_some_and(|next| self.is_whiteout(next));
             if is_opaque {
                 self.remove(parent, &name);
@@ -280,10 +277,7 @@ impl Tree {
     ) -> Result<(), crate::Error> {
         visit(b"", ROOT)?;
         let mut names: Vec<&[u8]> = Vec::new();
-        let children = |number| {
-            self.directory(number)
-                .map(|directory| directory.children.iter())
-        };
+        let children = |number| Some(self.directory(number)?.children.iter());
         let mut open = Vec::from_iter(children(ROOT));
         while let Some(last) = open.last_mut() {
             match last.next() {
@@ -293,7 +287,7 @@ impl Tree {
                 }
                 Some((name, &number)) => {
                     names.push(name);
-                    visit(&join(names.iter().copied()), number)?;
+                    visit(&names.join(&b'/'), number)?;
                     match children(number) {
                         Some(below) => open.push(below),
                         None => drop(names.pop()),
@@ -306,12 +300,11 @@ impl Tree {
 
     /// The number of directories without an entry before the files in them.
     pub(crate) fn implied(&self) -> usize {
-        let inodes = self.inodes.iter().flatten();
         let is_implied = |inode: &&Inode| match &inode.kind {
             Kind::Directory(directory) => directory.stated != Stated::First,
             _ => false,
         };
-        inodes.filter(is_implied).count()
+        self.inodes.iter().flatten().filter(is_implied).count()
     }
 }
 

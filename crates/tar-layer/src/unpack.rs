@@ -11,7 +11,7 @@ use std::io::{self, Read, Write};
 use tar_core::parse::{Limits as HeaderLimits, ParseError, ParseEvent, ParsedEntry, Parser};
 use tar_core::{EntryType, HeaderError, PaxExtensions, SparseEntry};
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::path::{LONGEST_NAME, LONGEST_PATH, clean, split};
 use crate::tree::{Attributes, Extent, Kind, Number, ROOT, Stated, Time, Tree};
@@ -31,14 +31,14 @@ const LATEST: u64 = i64::MAX as u64 / 1_000_000_000;
 
 const WHITEOUT: &[u8] = b".wh.";
 const OPAQUE: &[u8] = b".wh..wh..opq";
-/// An attribute that the kernel removes when the owner of a file is set.
+/// An attribute that the kernel removes when a file's owner is set.
 const CAPABILITY: &str = "security.capability";
 
 /// An entry's header, including its extensions.
 struct Entry {
     path: Box<[u8]>,
     target: Box<[u8]>,
-    kind: EntryKind,
+    kind: EntryType,
     attributes: Attributes,
     devices: [u32; 2],
     /// Bytes stored in the archive.
@@ -49,18 +49,8 @@ struct Entry {
     map: Option<Vec<SparseEntry>>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum EntryKind {
-    Directory,
-    File,
-    Symlink,
-    HardLink,
-    Device { is_block: bool },
-    Fifo,
-}
-
 /// Reads the layer in an archive. Contents of files are appended to `contents`.
-pub(crate) fn unpack(archive: impl Read, contents: &File, limits: Limits) -> Result<Tree, Error> {
+pub(crate) fn unpack(archive: impl Read, contents: &File, limits: Limits) -> Result<Tree> {
     let mut layer = Layer {
         tree: Tree::new(),
         contents,
@@ -70,7 +60,12 @@ pub(crate) fn unpack(archive: impl Read, contents: &File, limits: Limits) -> Res
         names: 0,
         directories: Vec::new(),
     };
-    let mut input = Input::new(archive);
+    let mut input = Input {
+        archive,
+        buffer: Vec::new(),
+        begin: 0,
+        is_over: false,
+    };
     let limits = HeaderLimits {
         max_metadata_size: LONGEST_EXTENSIONS,
         max_path_len: Some(LONGEST_PATH as u32),
@@ -95,21 +90,12 @@ struct Input<R> {
 }
 
 impl<R: Read> Input<R> {
-    fn new(archive: R) -> Input<R> {
-        Input {
-            archive,
-            buffer: Vec::new(),
-            begin: 0,
-            is_over: false,
-        }
-    }
-
     fn there(&self) -> &[u8] {
         &self.buffer[self.begin..]
     }
 
     /// Reads until `wanted` bytes are buffered or the archive ends.
-    fn fill(&mut self, wanted: usize) -> Result<(), Error> {
+    fn fill(&mut self, wanted: usize) -> Result<()> {
         if self.there().len() >= wanted || self.is_over {
             return Ok(());
         }
@@ -131,7 +117,7 @@ impl<R: Read> Input<R> {
 
     /// Reads the next entry's header, after which its content follows; `None` at the end of the
     /// archive.
-    fn next_entry(&mut self, parser: &mut Parser) -> Result<Option<Entry>, Error> {
+    fn next_entry(&mut self, parser: &mut Parser) -> Result<Option<Entry>> {
         self.fill(BLOCK as usize)?;
         loop {
             let there = &self.buffer[self.begin..];
@@ -140,41 +126,36 @@ impl<R: Read> Input<R> {
                 return Ok(None);
             }
             let event = parser.parse(there);
-            let event = event.map_err(|error| Error::Archive(fault(&error)))?;
-            match event {
+            let (consumed, entry) = match event.map_err(|error| Error::Archive(fault(&error)))? {
+                ParseEvent::NeedData { .. } if self.is_over => {
+                    return Err(Error::Archive("it ends within a header".into()));
+                }
                 ParseEvent::NeedData { min_bytes } => {
-                    if self.is_over {
-                        return Err(Error::Archive("it ends within a header".into()));
-                    }
                     self.fill(min_bytes)?;
+                    continue;
                 }
-                ParseEvent::Entry { consumed, entry } => {
-                    let entry = Entry::new(&entry, None)?;
-                    self.begin += consumed;
-                    return Ok(Some(entry));
-                }
+                ParseEvent::Entry { consumed, entry } => (consumed, Entry::new(&entry, None)?),
                 ParseEvent::SparseEntry {
                     consumed,
                     entry,
                     sparse_map,
                     real_size,
-                } => {
-                    let entry = Entry::new(&entry, Some((sparse_map, real_size)))?;
-                    self.begin += consumed;
-                    return Ok(Some(entry));
-                }
+                } => (consumed, Entry::new(&entry, Some((sparse_map, real_size)))?),
                 // containerd ignores global extensions.
                 ParseEvent::GlobalExtensions { consumed, .. } => {
                     self.begin += consumed;
                     self.fill(BLOCK as usize)?;
+                    continue;
                 }
                 ParseEvent::End { .. } => return Ok(None),
-            }
+            };
+            self.begin += consumed;
+            return Ok(Some(entry));
         }
     }
 
     /// Copies bytes of the archive to a file, and skips the padding after them.
-    fn copy(&mut self, length: u64, mut to: impl Write, path: &[u8]) -> Result<(), Error> {
+    fn copy(&mut self, length: u64, mut to: impl Write, path: &[u8]) -> Result<()> {
         let mut left = length;
         while left > 0 {
             self.fill(1)?;
@@ -213,10 +194,7 @@ fn is_end(rest: &[u8]) -> bool {
 }
 
 impl Entry {
-    fn new(
-        parsed: &ParsedEntry<'_>,
-        sparse: Option<(Vec<SparseEntry>, u64)>,
-    ) -> Result<Entry, Error> {
+    fn new(parsed: &ParsedEntry<'_>, sparse: Option<(Vec<SparseEntry>, u64)>) -> Result<Entry> {
         let path: Box<[u8]> = (*parsed.path).into();
         let target: Box<[u8]> = parsed.link_target.as_deref().unwrap_or_default().into();
         if path.contains(&0) || target.contains(&0) {
@@ -241,7 +219,7 @@ impl Entry {
             None => (None, parsed.size),
         };
         // Other entries have no content, regardless of the size in their headers.
-        let is_file = kind == EntryKind::File;
+        let is_file = kind == EntryType::Regular;
         let only_file = |bytes| if is_file { bytes } else { 0 };
         Ok(Entry {
             devices: [parsed.dev_major, parsed.dev_minor].map(Option::unwrap_or_default),
@@ -267,27 +245,24 @@ impl Entry {
     }
 }
 
-fn kind(parsed: &ParsedEntry<'_>, path: &[u8]) -> Result<EntryKind, Error> {
+/// The type of an entry, which is one of those of POSIX.
+fn kind(parsed: &ParsedEntry<'_>, path: &[u8]) -> Result<EntryType> {
+    use EntryType::{Block, Char, Directory, Fifo, GnuSparse, Link, Regular, Symlink};
     // Archives older than POSIX have no type for directories.
     const TYPE: usize = 156;
     let is_old_directory = parsed.header.as_bytes()[TYPE] == 0 && path.ends_with(b"/");
-    Ok(match parsed.entry_type {
-        EntryType::Regular if is_old_directory => EntryKind::Directory,
-        EntryType::Regular | EntryType::GnuSparse => EntryKind::File,
-        EntryType::Directory => EntryKind::Directory,
-        EntryType::Symlink => EntryKind::Symlink,
-        EntryType::Link => EntryKind::HardLink,
-        EntryType::Char => EntryKind::Device { is_block: false },
-        EntryType::Block => EntryKind::Device { is_block: true },
-        EntryType::Fifo => EntryKind::Fifo,
+    match parsed.entry_type {
+        Regular if is_old_directory => Ok(Directory),
+        GnuSparse => Ok(Regular),
+        kind @ (Regular | Directory | Symlink | Link | Char | Block | Fifo) => Ok(kind),
         other => {
             let kind = char::from(other.to_byte()).escape_default();
-            return Err(Error::entry(
+            Err(Error::entry(
                 path,
                 format!("an entry of unknown type '{kind}'"),
-            ));
+            ))
         }
-    })
+    }
 }
 
 /// The time of the last change; 1970 if containerd does not accept it.
@@ -356,7 +331,7 @@ struct Layer<'c> {
 }
 
 impl Layer<'_> {
-    fn take(&mut self, entry: Entry, input: &mut Input<impl Read>) -> Result<(), Error> {
+    fn take(&mut self, entry: Entry, input: &mut Input<impl Read>) -> Result<()> {
         self.names += entry.weight();
         if self.names > self.limits.names {
             return Err(Error::Names(self.limits.names));
@@ -377,7 +352,7 @@ impl Layer<'_> {
             self.hide(parent, base, hidden, &entry)?;
             return input.copy(entry.stored, io::sink(), &entry.path);
         }
-        let is_directory = entry.kind == EntryKind::Directory;
+        let is_directory = entry.kind == EntryType::Directory;
         let known = self.tree.child(parent, base);
         let merges = known.filter(|&known| is_directory && self.tree.directory(known).is_some());
         if merges.is_none() {
@@ -396,7 +371,7 @@ impl Layer<'_> {
                     directory.stated = Stated::Later;
                 }
             }
-            (None, EntryKind::HardLink) => {
+            (None, EntryType::Link) => {
                 let linked = self.linked(&entry)?;
                 self.tree.link(parent, base, linked);
                 self.change(linked, entry.attributes);
@@ -416,13 +391,7 @@ impl Layer<'_> {
     }
 
     /// Applies a whiteout, or the mark of an opaque directory.
-    fn hide(
-        &mut self,
-        parent: Number,
-        base: &[u8],
-        hidden: &[u8],
-        entry: &Entry,
-    ) -> Result<(), Error> {
+    fn hide(&mut self, parent: Number, base: &[u8], hidden: &[u8], entry: &Entry) -> Result<()> {
         if base == OPAQUE {
             // overlayfs ignores this mark on the root.
             if let Some(directory) = self.tree.directory_mut(parent)
@@ -443,17 +412,13 @@ impl Layer<'_> {
             extended: Default::default(),
             ..entry.attributes
         };
-        let kind = Kind::Device {
-            is_block: false,
-            numbers: [0, 0],
-        };
-        let number = self.tree.add(attributes, kind);
+        let number = self.tree.add(attributes, Kind::WHITEOUT);
         self.tree.link(parent, hidden, number);
         Ok(())
     }
 
     /// The inode that a hard link refers to.
-    fn linked(&mut self, entry: &Entry) -> Result<Number, Error> {
+    fn linked(&mut self, entry: &Entry) -> Result<Number> {
         let wrong = |why: String| Error::entry(&entry.path, why);
         let target = || entry.target.escape_ascii();
         let mut names: Vec<_> = split(&entry.target).collect();
@@ -487,28 +452,26 @@ impl Layer<'_> {
         drop_unsettable(&inode.kind, &mut inode.attributes);
     }
 
-    fn create(&mut self, entry: Entry, input: &mut Input<impl Read>) -> Result<Kind, Error> {
+    fn create(&mut self, entry: Entry, input: &mut Input<impl Read>) -> Result<Kind> {
         Ok(match entry.kind {
-            EntryKind::Directory => Kind::Directory(Default::default()),
-            EntryKind::File => self.store(entry, input)?,
-            EntryKind::Symlink if entry.target.is_empty() => {
-                return Err(Error::entry(
-                    &entry.path,
-                    "a symbolic link without a target",
-                ));
+            EntryType::Directory => Kind::Directory(Default::default()),
+            EntryType::Regular => self.store(entry, input)?,
+            EntryType::Symlink if entry.target.is_empty() => {
+                let why = "a symbolic link without a target";
+                return Err(Error::entry(&entry.path, why));
             }
-            EntryKind::Symlink => Kind::Symlink(entry.target),
-            EntryKind::Device { is_block } => Kind::Device {
-                is_block,
+            EntryType::Symlink => Kind::Symlink(entry.target),
+            kind @ (EntryType::Char | EntryType::Block) => Kind::Device {
+                is_block: kind == EntryType::Block,
                 numbers: entry.devices,
             },
             // This is not called for hard links, which share another entry's inode.
-            EntryKind::Fifo | EntryKind::HardLink => Kind::Fifo,
+            _ => Kind::Fifo,
         })
     }
 
     /// Stores the content of a file.
-    fn store(&mut self, entry: Entry, input: &mut Input<impl Read>) -> Result<Kind, Error> {
+    fn store(&mut self, entry: Entry, input: &mut Input<impl Read>) -> Result<Kind> {
         self.content = self.content.saturating_add(entry.size);
         if self.content > self.limits.content {
             return Err(Error::Content(self.limits.content));
@@ -516,12 +479,11 @@ impl Layer<'_> {
         let begin = self.stored;
         input.copy(entry.stored, self.contents, &entry.path)?;
         self.stored += entry.stored;
-        let map = entry.map.unwrap_or_else(|| {
-            Vec::from([SparseEntry {
-                offset: 0,
-                length: entry.size,
-            }])
-        });
+        let whole = SparseEntry {
+            offset: 0,
+            length: entry.size,
+        };
+        let map = entry.map.unwrap_or_else(|| vec![whole]);
         let (mut extents, mut stored, mut end) = (Vec::new(), begin, 0);
         for part in map {
             let is_in_order = part.offset >= end;
@@ -546,7 +508,7 @@ impl Layer<'_> {
 
     /// Sets the times of directories last and by name, as containerd does: a file that has replaced
     /// a directory gets the directory's time.
-    fn date_directories(&mut self) -> Result<(), Error> {
+    fn date_directories(&mut self) -> Result<()> {
         for (path, time) in std::mem::take(&mut self.directories) {
             let found = self.tree.find(&clean(&path));
             if let Some(number) = found.map_err(|why| Error::entry(&path, why))? {

@@ -12,7 +12,7 @@ use x509_cert::der::DecodePem;
 use x509_cert::ext::pkix::SubjectKeyIdentifier;
 use x509_cert::spki::SubjectPublicKeyInfoOwned;
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 
 /// The folders that systemd uses. A file in one of them hides files with the same name in later
 /// folders; an empty file, or a symlink to `/dev/null`, holds no certificate.
@@ -43,7 +43,7 @@ impl Certificates {
     ///
     /// # Errors
     /// A folder cannot be read.
-    pub fn standard() -> Result<Self, Error> {
+    pub fn standard() -> Result<Self> {
         Self::read(STANDARD_FOLDERS.map(PathBuf::from).to_vec(), true)
     }
 
@@ -51,18 +51,18 @@ impl Certificates {
     ///
     /// # Errors
     /// The folder does not exist or cannot be read.
-    pub fn from_folder(folder: &Path) -> Result<Self, Error> {
+    pub fn from_folder(folder: &Path) -> Result<Self> {
         Self::read(vec![folder.to_owned()], false)
     }
 
-    fn read(folders: Vec<PathBuf>, may_be_absent: bool) -> Result<Self, Error> {
+    fn read(folders: Vec<PathBuf>, may_be_absent: bool) -> Result<Self> {
         let mut paths: BTreeMap<OsString, PathBuf> = BTreeMap::new();
         for folder in &folders {
             match names(folder) {
                 Err(error) if may_be_absent && error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => {
                     let what = format!("certificates: {}: {error}", folder.display());
-                    return Err(Error::Signature(what));
+                    return Error::signature(what);
                 }
                 Ok(names) => {
                     for name in names {

@@ -16,7 +16,7 @@ use cms::signed_data::SignedData;
 use x509_cert::der::oid::db::rfc5911::{ID_DATA, ID_SIGNED_DATA};
 use x509_cert::der::{self, Decode};
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::root_hash::RootHash;
 
 pub use certificates::{Certificates, STANDARD_FOLDERS};
@@ -30,14 +30,10 @@ pub const MAX_SIGNATURE: usize = 64 << 10;
 ///
 /// # Errors
 /// The signature is not valid, or no trusted certificate belongs to its signer.
-pub fn verify_signature(
-    signature: &[u8],
-    root: &RootHash,
-    trusted: &Certificates,
-) -> Result<(), Error> {
+pub fn verify_signature(signature: &[u8], root: &RootHash, trusted: &Certificates) -> Result<()> {
     let signed = parse(signature)?;
     if signed.signer_infos.0.is_empty() {
-        return refuse("it has no signer".into());
+        return Error::signature("it has no signer".into());
     }
     let (content, trusted) = (root.to_string(), trusted.parse());
     for one in signed.signer_infos.0.iter() {
@@ -46,29 +42,27 @@ pub fn verify_signature(
     Ok(())
 }
 
-fn parse(signature: &[u8]) -> Result<SignedData, Error> {
+fn parse(signature: &[u8]) -> Result<SignedData> {
     if signature.len() > MAX_SIGNATURE {
-        return refuse(format!("it is longer than {MAX_SIGNATURE} bytes"));
+        return Error::signature(format!("it is longer than {MAX_SIGNATURE} bytes"));
     }
     if signature.starts_with(b"-----BEGIN") {
-        return refuse("it is PEM, but must be DER (openssl smime -sign -outform der)".into());
+        let what = "it is PEM, but must be DER (openssl smime -sign -outform der)";
+        return Error::signature(what.into());
     }
     let outer = ContentInfo::from_der(signature).map_err(not_cms)?;
     if outer.content_type != ID_SIGNED_DATA {
-        return refuse(format!("it holds {}, not signed data", outer.content_type));
+        return Error::signature(format!("it holds {}, not signed data", outer.content_type));
     }
     let signed: SignedData = outer.content.decode_as().map_err(not_cms)?;
     let content = &signed.encap_content_info;
     if content.econtent_type != ID_DATA || content.econtent.is_some() {
-        return refuse("it must be a detached signature (openssl smime -sign -binary)".into());
+        let what = "it must be a detached signature (openssl smime -sign -binary)";
+        return Error::signature(what.into());
     }
     Ok(signed)
 }
 
 fn not_cms(error: der::Error) -> Error {
     Error::Signature(format!("it is not PKCS#7 in DER: {error}"))
-}
-
-fn refuse<T>(what: String) -> Result<T, Error> {
-    Err(Error::Signature(what))
 }

@@ -2,7 +2,6 @@
 
 use rsa::RsaPublicKey;
 use rsa::signature::hazmat::PrehashVerifier;
-use sha2::{Sha256, Sha384, Sha512};
 use x509_cert::der::oid::ObjectIdentifier;
 use x509_cert::der::oid::db::rfc5912::{
     ID_EC_PUBLIC_KEY, RSA_ENCRYPTION, SECP_256_R_1, SECP_384_R_1,
@@ -46,17 +45,17 @@ impl PublicKey {
     }
 
     /// Whether this algorithm identifier denotes signatures by this key with `digest`.
-    pub(super) fn signs_as(&self, algorithm: ObjectIdentifier, digest: SignedDigest) -> bool {
+    pub(super) fn signs_as(&self, algorithm: ObjectIdentifier, digest: &SignedDigest) -> bool {
         match self {
-            Self::Rsa(_) => algorithm == RSA_ENCRYPTION || algorithm == digest.with_rsa(),
-            Self::P256(_) | Self::P384(_) => algorithm == digest.with_ecdsa(),
+            Self::Rsa(_) => algorithm == RSA_ENCRYPTION || algorithm == digest.with_rsa,
+            Self::P256(_) | Self::P384(_) => algorithm == digest.with_ecdsa,
         }
     }
 
     /// Whether `signature` is valid for `hash`, which was computed with `digest`.
-    pub(super) fn verifies(&self, digest: SignedDigest, hash: &[u8], signature: &[u8]) -> bool {
+    pub(super) fn verifies(&self, digest: &SignedDigest, hash: &[u8], signature: &[u8]) -> bool {
         match self {
-            Self::Rsa(key) => verifies_rsa(key, digest, hash, signature),
+            Self::Rsa(key) => key.verify((digest.padding)(), hash, signature).is_ok(),
             Self::P256(key) => p256::ecdsa::Signature::from_der(signature)
                 .and_then(|signature| key.verify_prehash(hash, &signature))
                 .is_ok(),
@@ -65,18 +64,4 @@ impl PublicKey {
                 .is_ok(),
         }
     }
-}
-
-fn verifies_rsa(key: &RsaPublicKey, digest: SignedDigest, hash: &[u8], signature: &[u8]) -> bool {
-    use rsa::pkcs1v15::{Signature, VerifyingKey};
-    let Ok(signature) = Signature::try_from(signature) else {
-        return false;
-    };
-    let key = key.clone();
-    match digest {
-        SignedDigest::Sha256 => VerifyingKey::<Sha256>::new(key).verify_prehash(hash, &signature),
-        SignedDigest::Sha384 => VerifyingKey::<Sha384>::new(key).verify_prehash(hash, &signature),
-        SignedDigest::Sha512 => VerifyingKey::<Sha512>::new(key).verify_prehash(hash, &signature),
-    }
-    .is_ok()
 }

@@ -9,57 +9,52 @@ use x509_cert::der::{Decode, Encode};
 use super::certificates::{Trusted, TrustedCertificate};
 use super::digest::SignedDigest;
 use super::public_key::PublicKey;
-use crate::error::Error;
+use crate::error::{Error, Result};
 
 /// Checks that a trusted certificate belongs to `signer`, and that it signed `content`.
-pub(super) fn check(signer: &SignerInfo, content: &[u8], trusted: &Trusted) -> Result<(), Error> {
-    let digest = SignedDigest::from_oid(signer.digest_alg.oid).ok_or_else(|| {
-        let oid = signer.digest_alg.oid;
-        Error::Signature(format!("hash algorithm {oid} is not SHA-256, -384 or -512"))
-    })?;
+pub(super) fn check(signer: &SignerInfo, content: &[u8], trusted: &Trusted) -> Result<()> {
+    let oid = signer.digest_alg.oid;
+    let Some(digest) = SignedDigest::from_oid(oid) else {
+        return Error::signature(format!("hash algorithm {oid} is not SHA-256, -384 or -512"));
+    };
     let hash = signed_hash(signer, digest, content)?;
-    let mut outcome = None;
+    let mut outcome = Error::signature(trusted.without(&name(&signer.sid)));
     for one in trusted.of(&signer.sid) {
-        outcome = Some(check_by(one, signer, digest, &hash));
-        if let Some(Ok(())) = outcome {
+        outcome = check_by(one, signer, digest, &hash);
+        if outcome.is_ok() {
             break;
         }
     }
-    outcome.unwrap_or_else(|| Err(Error::Signature(trusted.without(&name(&signer.sid)))))
+    outcome
 }
 
 fn check_by(
     certificate: &TrustedCertificate,
     signer: &SignerInfo,
-    digest: SignedDigest,
+    digest: &SignedDigest,
     hash: &[u8],
-) -> Result<(), Error> {
+) -> Result<()> {
     let path = certificate.path.display();
-    let refuse = |what: String| Err(Error::Signature(what));
     let Some(key) = PublicKey::new(certificate.public_key()) else {
-        return refuse(format!(
+        return Error::signature(format!(
             "the key in {path} is not RSA (4096 bits at most), P-256 or P-384"
         ));
     };
     let algorithm = signer.signature_algorithm.oid;
     if !key.signs_as(algorithm, digest) {
-        return refuse(format!(
+        return Error::signature(format!(
             "algorithm {algorithm} does not match the key in {path}"
         ));
     }
     match key.verifies(digest, hash, signer.signature.as_bytes()) {
         true => Ok(()),
-        false => refuse(format!("the key in {path} did not sign this root hash")),
+        false => Error::signature(format!("the key in {path} did not sign this root hash")),
     }
 }
 
 /// The hash that is signed: that of the content, or of attributes that contain the content's hash.
-fn signed_hash(
-    signer: &SignerInfo,
-    digest: SignedDigest,
-    content: &[u8],
-) -> Result<Vec<u8>, Error> {
-    let hash = digest.hash(content);
+fn signed_hash(signer: &SignerInfo, digest: &SignedDigest, content: &[u8]) -> Result<Vec<u8>> {
+    let hash = (digest.hash)(content);
     let Some(attributes) = &signer.signed_attrs else {
         return Ok(hash);
     };
@@ -69,8 +64,8 @@ fn signed_hash(
         .and_then(|value| OctetString::from_der(&value).ok())
         .is_some_and(|value| value.as_bytes() == hash);
     match attributes.to_der() {
-        Ok(bytes) if of_data && of_content => Ok(digest.hash(&bytes)),
-        _ => Err(Error::Signature("it does not sign this root hash".into())),
+        Ok(bytes) if of_data && of_content => Ok((digest.hash)(&bytes)),
+        _ => Error::signature("it does not sign this root hash".into()),
     }
 }
 

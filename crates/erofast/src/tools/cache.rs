@@ -207,7 +207,7 @@ fn fetch_url(source: &ImageUrl, options: &Options) -> anyhow::Result<()> {
 
 /// Fails, and drops the file from the cache, if it is not an EROFS image.
 fn check_image(name: &ImageUrl, file: &RemoteFile) -> anyhow::Result<()> {
-    let outcome = Image::open_without_checksum(&Beginning(file));
+    let outcome = Image::open_checked(&Beginning(file), false);
     if let Err(error) = outcome
         && error.class() == ErrorClass::NotErofs
     {

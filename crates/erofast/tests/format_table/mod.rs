@@ -295,7 +295,7 @@ rows! {
         // Leaves out the long xattr names, which that image stores in the packed inode.
         let image = patched("kitchen-sink").flip(1024 + 80, 0x40);
         let paths = image.paths(|inode| inode.is_compressed());
-        let packed = image.engine.image().packed_nid().expect("a packed inode");
+        let packed = image.engine.image().superblock().packed_nid.expect("a packed inode");
         let packed = image.engine.inode(packed).expect("the packed inode");
         let (inode, body) = (image.position(&packed), image.body_of(&packed));
         image.set(inode, &[3]).set(body, &[0, 0, 0, 0, 0, 0, 0, 0x80])

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use erofs_format::{Inode, Nid};
 
-use crate::Error;
+use crate::Result;
 use crate::cache::{Hit, ReadCache};
 
 /// Maximum number of inodes kept decoded. The kernel requests the attributes of each inode once and
@@ -22,50 +22,26 @@ impl Inodes {
         Self(ReadCache::new(INODES_KEPT, 1))
     }
 
-    /// The inode `nid`, which is read if it is not cached.
-    pub(crate) fn get(
-        &self,
-        nid: Nid,
-        read: impl FnOnce() -> Result<Inode, Error>,
-    ) -> Result<Arc<Inode>, Error> {
-        match self.0.get(&nid) {
-            Some(inode) => Ok(inode.clone()),
-            None => Ok(self.keep(nid, read()?)),
-        }
-    }
-
-    /// Like [`get`](Self::get), but without a reference count that threads share.
+    /// The inode `nid`, which is read if it is not cached, and then cached if `keeps` is true.
     pub(crate) fn borrow(
         &self,
         nid: Nid,
-        read: impl FnOnce() -> Result<Inode, Error>,
-    ) -> Result<BorrowedInode, Error> {
-        match self.0.get(&nid) {
-            Some(inode) => Ok(BorrowedInode(Lender::Cache(inode))),
-            None => Ok(BorrowedInode(Lender::Own(self.keep(nid, read()?)))),
+        keeps: bool,
+        read: impl FnOnce() -> Result<Inode>,
+    ) -> Result<BorrowedInode> {
+        if let Some(inode) = self.0.get(&nid) {
+            return Ok(BorrowedInode(Lender::Cache(inode)));
         }
-    }
-
-    /// Like [`borrow`](Self::borrow), but an inode that is not cached is not added to the cache.
-    pub(crate) fn peek(
-        &self,
-        nid: Nid,
-        read: impl FnOnce() -> Result<Inode, Error>,
-    ) -> Result<BorrowedInode, Error> {
-        match self.0.get(&nid) {
-            Some(inode) => Ok(BorrowedInode(Lender::Cache(inode))),
-            None => Ok(BorrowedInode(Lender::Own(Arc::new(read()?)))),
+        let inode = Arc::new(read()?);
+        if keeps {
+            self.0.put(nid, inode.clone(), 1);
         }
-    }
-
-    fn keep(&self, nid: Nid, inode: Inode) -> Arc<Inode> {
-        let inode = Arc::new(inode);
-        self.0.put(nid, inode.clone(), 1);
-        inode
+        Ok(BorrowedInode(Lender::Own(inode)))
     }
 }
 
-/// An inode, borrowed for the duration of one request.
+/// An inode, borrowed for the duration of one request, without a reference count that threads
+/// share.
 #[derive(Debug)]
 pub struct BorrowedInode(Lender);
 
@@ -75,13 +51,19 @@ enum Lender {
     Own(Arc<Inode>),
 }
 
-impl Deref for BorrowedInode {
-    type Target = Inode;
-
-    fn deref(&self) -> &Inode {
+impl BorrowedInode {
+    pub(crate) fn shared(&self) -> &Arc<Inode> {
         match &self.0 {
             Lender::Cache(inode) => inode,
             Lender::Own(inode) => inode,
         }
+    }
+}
+
+impl Deref for BorrowedInode {
+    type Target = Inode;
+
+    fn deref(&self) -> &Inode {
+        self.shared()
     }
 }

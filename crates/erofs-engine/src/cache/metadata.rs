@@ -12,7 +12,7 @@ const BLOCK: u64 = 4096;
 const LONGEST: usize = 2 * BLOCK as usize;
 /// Bytes cached in total.
 const CAPACITY: u64 = 1 << 20;
-/// The minimum number of bytes cached for each image if there are many.
+/// Minimum number of bytes cached for each image, even if the images then exceed the total.
 const LEAST: u64 = 64 << 10;
 
 /// The most recently read blocks of a device or of the metabox, by number.
@@ -35,9 +35,7 @@ impl MetadataCache {
         let mut position = offset;
         let mut rest = buf;
         while !rest.is_empty() {
-            let count = self
-                .0
-                .copy(source, |number| number, BLOCK, position, rest)?;
+            let count = (self.0).copy(source, |number| number, BLOCK, position, rest)?;
             position += count as u64;
             rest = &mut rest[count..];
         }

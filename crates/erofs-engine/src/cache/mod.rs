@@ -74,14 +74,6 @@ pub(crate) struct Entry<K, V> {
     marked: AtomicBool,
 }
 
-impl<K, V> Deref for Entry<K, V> {
-    type Target = V;
-
-    fn deref(&self) -> &V {
-        &self.value
-    }
-}
-
 /// A hit, which keeps its value alive. Hold it only for the duration of a request: a thread with
 /// more than eight hits at a time has to count references in the entries.
 #[derive(Debug)]
@@ -229,22 +221,18 @@ impl<K: Hash + Eq, V> ReadCache<K, V> {
 /// Selects a slot for a new entry: one with an old entry for the same key, a free one, or one whose
 /// entry is unmarked. Other entries of the set lose their marks.
 fn slot_for<K: Eq, V>(set: &[Slot<K, V>], tag: u32, key: &K) -> usize {
-    let same = set.iter().position(|slot| slot.holds(tag, key));
-    let is_free = |slot: &Slot<K, V>| slot.tag.load(Ordering::Relaxed) == 0;
-    same.or_else(|| set.iter().position(is_free))
-        .or_else(|| set.iter().position(Slot::spare))
+    let has_tag = |slot: &Slot<K, V>, tag| slot.tag.load(Ordering::Relaxed) == tag;
+    let has_key = |entry: &Arc<Entry<K, V>>| entry.key == *key;
+    let holds =
+        |slot: &Slot<K, V>| has_tag(slot, tag) && slot.entry.load().as_ref().is_some_and(has_key);
+    let slots = || set.iter();
+    let same = slots().position(holds);
+    same.or_else(|| slots().position(|slot| has_tag(slot, 0)))
+        .or_else(|| slots().position(Slot::spare))
         .unwrap_or(tag as usize / 2 % WAYS)
 }
 
 impl<K, V> Slot<K, V> {
-    fn holds(&self, tag: u32, key: &K) -> bool
-    where
-        K: Eq,
-    {
-        let same = |entry: &Arc<Entry<K, V>>| entry.key == *key;
-        self.tag.load(Ordering::Relaxed) == tag && self.entry.load().as_ref().is_some_and(same)
-    }
-
     /// Whether the slot has an entry that was unmarked; clears the mark.
     fn spare(&self) -> bool {
         let entry = self.entry.load();
@@ -267,7 +255,7 @@ mod tests {
         assert!(cache.put(1, 10, 10).is_empty());
         assert_eq!(cache.get(&1).map(|hit| *hit), Some(10));
         assert!(cache.get(&2).is_none());
-        assert_eq!(cache.pop().map(|entry| **entry), Some(10));
+        assert_eq!(cache.pop().map(|entry| entry.value), Some(10));
         assert!(cache.get(&1).is_none() && cache.pop().is_none());
         assert_eq!(cache.weight(), 0);
     }
@@ -277,7 +265,7 @@ mod tests {
         let cache = ReadCache::new(30, 1);
         cache.put(1, 10, 10);
         let gone = cache.put(1, 11, 20);
-        assert_eq!((gone.len(), **gone[0]), (1, 10));
+        assert_eq!((gone.len(), gone[0].value), (1, 10));
         assert_eq!(cache.get(&1).map(|hit| *hit), Some(11));
         assert_eq!(cache.weight(), 20);
     }

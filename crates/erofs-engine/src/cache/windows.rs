@@ -8,16 +8,10 @@ use erofs_format::ReadAt;
 
 use crate::cache::ReadCache;
 
-/// Recently read windows, by the caller's key.
-#[derive(Debug)]
-pub(crate) struct Windows<K>(ReadCache<K, Box<[u8]>>);
+/// Recently read windows, by the caller's key. Their weights are their lengths.
+pub(crate) type Windows<K> = ReadCache<K, Box<[u8]>>;
 
 impl<K: Eq + Hash> Windows<K> {
-    /// Creates a cache of at most `capacity` bytes, in windows of typically `usual` bytes.
-    pub(crate) fn new(capacity: u64, usual: u64) -> Self {
-        Self(ReadCache::new(capacity, usual))
-    }
-
     /// Copies bytes from `offset` on, out of the window of `bytes` bytes that contains it; `key`
     /// maps the window's number to its key. Returns the number of bytes copied.
     ///
@@ -34,25 +28,22 @@ impl<K: Eq + Hash> Windows<K> {
     ) -> io::Result<usize> {
         let (number, from) = (offset / bytes, offset % bytes);
         let key = key(number);
-        if let Some(window) = self.0.get(&key) {
-            return copy_from(&window, from, out);
+        if let Some(window) = self.get(&key) {
+            return copy_from(&window, from as usize, out);
         }
         let start = offset - from;
         let length = bytes.min(source.size().saturating_sub(start));
         let mut window = vec![0; length as usize].into_boxed_slice();
         source.read_exact_at(&mut window, start)?;
-        let copied = copy_from(&window, from, out);
-        self.0.put(key, window, length);
+        let copied = copy_from(&window, from as usize, out);
+        self.put(key, window, length);
         copied
     }
 }
 
 /// Copies the bytes of `window` from byte `from` on; fails if there are none.
-fn copy_from(window: &[u8], from: u64, out: &mut [u8]) -> io::Result<usize> {
-    let rest = usize::try_from(from)
-        .ok()
-        .and_then(|from| window.get(from..));
-    let rest = rest.filter(|rest| !rest.is_empty());
+fn copy_from(window: &[u8], from: usize, out: &mut [u8]) -> io::Result<usize> {
+    let rest = window.get(from..).filter(|rest| !rest.is_empty());
     let rest = rest.ok_or(io::ErrorKind::UnexpectedEof)?;
     let count = out.len().min(rest.len());
     out[..count].copy_from_slice(&rest[..count]);

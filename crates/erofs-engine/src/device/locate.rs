@@ -2,7 +2,7 @@
 
 use std::io;
 
-use erofs_format::{Holder, Image, Source};
+use erofs_format::{ErrorClass, Image};
 
 use crate::device::{Bound, Device};
 use crate::request::budget::Request;
@@ -12,39 +12,37 @@ const MAGIC: [u8; 4] = 0xE0F5_E1E2_u32.to_le_bytes();
 /// Offset of the superblock in an image (`EROFS_SUPER_OFFSET`).
 const SUPERBLOCK: u64 = 1024;
 /// Images begin at multiples of the sector size, even within a partition or an archive.
-const STEP: u64 = 512;
+const STEP: usize = 512;
 /// Maximum number of bytes searched. If the image begins later, the user must specify the offset.
 const LIMIT: u64 = 256 << 20;
 /// Bytes searched per read; a multiple of `STEP`.
-const WINDOW: u64 = 1 << 20;
+const WINDOW: usize = 1 << 20;
 
-/// Offset of the first image whose superblock opens.
-pub(crate) fn superblock(device: &Device, request: &Request<'_>) -> Option<u64> {
-    let end = device.size().min(LIMIT);
-    let mut bytes = vec![0; WINDOW as usize];
-    let mut start = SUPERBLOCK;
-    while start + MAGIC.len() as u64 <= end {
-        let length = WINDOW.min(end - start) as usize;
-        device.read(request, &mut bytes[..length], start).ok()?;
-        let found =
-            bytes[..length]
-                .chunks(STEP as usize)
-                .enumerate()
-                .find_map(|(index, sector)| {
-                    let offset = start + index as u64 * STEP - SUPERBLOCK;
-                    (sector.starts_with(&MAGIC) && opens(Bound { device, request }, offset))
-                        .then_some(offset)
-                });
-        if found.is_some() {
-            return found;
+/// The device from the beginning of the first image whose superblock opens.
+///
+/// # Errors
+/// The device cannot be read, or no image begins within the limit.
+pub(crate) fn image(device: &Device, request: &Request<'_>) -> io::Result<Device> {
+    let end = device.size.min(LIMIT);
+    let mut bytes = vec![0; WINDOW];
+    for start in (SUPERBLOCK..end).step_by(WINDOW) {
+        let window = &mut bytes[..(end - start).min(WINDOW as u64) as usize];
+        device.read(request, window, start)?;
+        let offsets = (start - SUPERBLOCK..).step_by(STEP);
+        for (sector, offset) in window.chunks(STEP).zip(offsets) {
+            if sector.starts_with(&MAGIC) {
+                let candidate = device.with_base(offset)?;
+                if opens(&candidate, request) {
+                    return Ok(candidate);
+                }
+            }
         }
-        start += WINDOW;
     }
-    None
+    Err(not_found(device.size))
 }
 
 /// The error for a search in a file of `size` bytes.
-pub(crate) fn not_found(size: u64) -> io::Error {
+fn not_found(size: u64) -> io::Error {
     let place = match size <= LIMIT {
         true if size == 1 => "its only byte".to_owned(),
         true => format!("its {size} bytes"),
@@ -57,30 +55,10 @@ pub(crate) fn not_found(size: u64) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
-/// A device, seen from an offset at which an image may begin.
-#[derive(Debug)]
-struct Candidate<'a> {
-    within: Bound<'a, Device>,
-    base: u64,
-}
-
-impl Source for Candidate<'_> {
-    fn read(&self, _: Holder, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        let Bound { device, request } = self.within;
-        let position = self.base.checked_add(offset);
-        device.read(request, buf, position.ok_or(io::ErrorKind::UnexpectedEof)?)
-    }
-
-    fn size(&self, of: Holder) -> Option<u64> {
-        let size = self.within.device.size().saturating_sub(self.base);
-        (of == Holder::Device(0)).then_some(size)
-    }
-}
-
-/// Whether the candidate is a superblock. Missing extra devices do not matter.
-fn opens(within: Bound<'_, Device>, base: u64) -> bool {
-    match Image::open(&Candidate { within, base }) {
+/// Whether an image begins where the device does. Missing extra devices do not matter.
+fn opens(device: &Device, request: &Request<'_>) -> bool {
+    match Image::open(&Bound { device, request }) {
         Ok(_) => true,
-        Err(error) => error.class() == erofs_format::ErrorClass::Unsupported,
+        Err(error) => error.class() == ErrorClass::Unsupported,
     }
 }

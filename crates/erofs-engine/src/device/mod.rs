@@ -14,15 +14,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use dm_verity::HashDevice;
+use erofs_format::{Holder, Source};
 use remote_image::{Class, Parts, RemoteFile};
 use rustix::fs::{Advice, Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use self::version::{Change, Version};
-use crate::Error;
 use crate::remote;
 use crate::request::budget::Request;
 use crate::request::missing::Missing;
+use crate::{Error, Result};
 
 /// Maximum number of times that a read may be interrupted. Threads that read either block signals
 /// or exit after receiving a few, but the underlying filesystem could return EINTR forever.
@@ -38,7 +39,7 @@ pub(crate) struct Device {
     /// First byte of the image in the file.
     base: u64,
     /// Bytes from `base` to the end of the file, at the time it was opened.
-    size: u64,
+    pub(crate) size: u64,
     /// The file's version when it was opened.
     version: Option<Version>,
     /// Set once at start. The file's version when an earlier process opened it.
@@ -80,11 +81,9 @@ impl Device {
     /// The same file, starting at `base`.
     pub(crate) fn with_base(&self, base: u64) -> io::Result<Self> {
         let end = self.base.saturating_add(self.size);
-        let device = Self::new(self.storage.clone(), &self.path, base, end)?;
-        let first_version = self.first_version.clone();
         Ok(Self {
-            first_version,
-            ..device
+            first_version: self.first_version.clone(),
+            ..Self::new(self.storage.clone(), &self.path, base, end)?
         })
     }
 
@@ -119,11 +118,8 @@ impl Device {
     /// One line with the file's name and the reason, if the file is at a URL and nothing of it is
     /// kept in the cache.
     pub(crate) fn not_kept(&self) -> Option<String> {
-        let why = self.remote()?.not_kept()?;
-        Some(format!(
-            "{}: nothing is kept in the cache: {why}",
-            self.name()
-        ))
+        let (name, why) = (self.name(), self.remote()?.not_kept()?);
+        Some(format!("{name}: nothing is kept in the cache: {why}"))
     }
 
     /// One line with the file's name and the reason, if the file is at a URL and is used from the
@@ -178,18 +174,21 @@ impl Device {
     /// Only a hint.
     pub(crate) fn prefetch(&self, ranges: &[Range<u64>], class: Class) {
         if let Some(file) = self.remote() {
-            let at = |position: u64| self.base.saturating_add(position);
-            let ranges: Vec<_> = ranges.iter().map(|r| at(r.start)..at(r.end)).collect();
+            let ranges: Vec<_> = ranges.iter().map(|range| self.in_file(range)).collect();
             let _ = file.prefetch(&ranges, class);
         }
+    }
+
+    /// A range of the image, as a range of the file.
+    fn in_file(&self, range: &Range<u64>) -> Range<u64> {
+        self.base.saturating_add(range.start)..self.base.saturating_add(range.end)
     }
 
     /// Tells the fetcher that a reader will want more of these bytes, if the file is at a URL. Only
     /// a hint.
     pub(crate) fn relate(&self, range: &Range<u64>) {
         if let Some(file) = self.remote() {
-            let at = |position: u64| self.base.saturating_add(position);
-            file.relate(&(at(range.start)..at(range.end)));
+            file.relate(&self.in_file(range));
         }
     }
 
@@ -200,10 +199,9 @@ impl Device {
 
     /// Makes the cache drop bytes that do not match their hash, so that they are fetched again, if
     /// the file is at a URL. Only a hint.
-    pub(crate) fn forget(&self, request: &Request<'_>, range: Range<u64>) {
+    pub(crate) fn forget(&self, request: &Request<'_>, offset: u64, length: u64) {
         if let Some(file) = self.remote() {
-            let at = |position: u64| self.base.saturating_add(position);
-            let forgotten = file.forget(&(at(range.start)..at(range.end)));
+            let forgotten = file.forget(&self.in_file(&(offset..offset.saturating_add(length))));
             let _ = forgotten.map(|forgotten| request.waits().then(|| forgotten.wait()));
         }
     }
@@ -211,18 +209,13 @@ impl Device {
     /// Adds the ranges that are not cached to `missing`.
     pub(crate) fn add_missing(&self, ranges: &[Range<u64>], missing: &mut Missing) {
         let Some(file) = self.remote() else { return };
-        let at = |position: u64| self.base.saturating_add(position);
-        let absolute = ranges.iter().map(|range| at(range.start)..at(range.end));
-        let lacking = absolute.filter(|range| !file.is_cached(range));
+        let ranges = ranges.iter().map(|range| self.in_file(range));
+        let lacking = ranges.filter(|range| !file.is_cached(range));
         lacking.for_each(|range| missing.add(file, range));
     }
 
     /// Opens the file at `path`; errors name the path.
-    pub(crate) fn open_named(
-        path: &Path,
-        base: u64,
-        open: OpenFile<'_>,
-    ) -> Result<Arc<Self>, Error> {
+    pub(crate) fn open_named(path: &Path, base: u64, open: OpenFile<'_>) -> Result<Arc<Self>> {
         open(path)
             .and_then(|file| Self::from_file(file, path, base))
             .map(Arc::new)
@@ -238,10 +231,7 @@ impl Device {
             return Self::new(Storage::Remote(Arc::new(file)), path, base, end);
         }
         if kind.is_dir() {
-            return Err(io::Error::new(
-                io::ErrorKind::IsADirectory,
-                "is a directory",
-            ));
+            return Err(io::ErrorKind::IsADirectory.into());
         }
         if !kind.is_file() && !kind.is_block_device() {
             let what = "neither a regular file nor a block device";
@@ -284,19 +274,15 @@ impl Device {
         if end.is_some_and(|end| end <= size) {
             return Ok(());
         }
-        let path = remote::shown(&self.path);
-        Err(io::Error::new(
-            io::ErrorKind::UnexpectedEof,
-            format!("{path} ends at byte {size}, but {length} bytes at {offset} are needed"),
-        ))
+        let path = self.name();
+        let what = format!("{path} ends at byte {size}, but {length} bytes at {offset} are needed");
+        Err(io::Error::new(io::ErrorKind::UnexpectedEof, what))
     }
 
     /// Reads as much of `buf` as is available without waiting for the disk.
     fn read_cached(&self, file: &File, buf: &mut [u8], offset: u64) -> usize {
-        if !self.nowait.load(Ordering::Relaxed) {
-            return 0;
-        }
-        let Some(position) = self.base.checked_add(offset) else {
+        let position = self.base.checked_add(offset);
+        let Some(position) = position.filter(|_| self.nowait.load(Ordering::Relaxed)) else {
             return 0;
         };
         let mut slices = [IoSliceMut::new(buf)];
@@ -325,11 +311,6 @@ impl Device {
             Storage::Remote(file) => remote::read(request, file, buf, self.base + offset),
         }
     }
-
-    /// Size of the image in bytes.
-    pub(crate) fn size(&self) -> u64 {
-        self.size
-    }
 }
 
 /// A device, for one request.
@@ -339,13 +320,23 @@ pub(crate) struct Bound<'a, D> {
     pub request: &'a Request<'a>,
 }
 
+impl Source for Bound<'_, Device> {
+    fn read(&self, _: Holder, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.device.read(self.request, buf, offset)
+    }
+
+    fn size(&self, of: Holder) -> Option<u64> {
+        (of == Holder::Device(0)).then_some(self.device.size)
+    }
+}
+
 impl HashDevice for Bound<'_, Device> {
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         self.device.read(self.request, buf, offset)
     }
 
     fn size(&self) -> u64 {
-        self.device.size()
+        self.device.size
     }
 }
 
@@ -374,7 +365,7 @@ fn read_whole(
                     return Err(io::Error::other(what));
                 }
             }
-            // The caller must not mistake this for bytes that are still arriving from a network.
+            // To the caller, WouldBlock would mean that the bytes still arrive from a network.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 return Err(io::Error::other(error.to_string()));
             }

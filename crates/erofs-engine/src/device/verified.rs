@@ -7,9 +7,8 @@ use std::sync::Arc;
 
 use dm_verity::{MAX_BLOCK_SIZE, Mismatch, RootHash, Tree};
 use erofs_format::ReadAt;
-use remote_image::{Class, RemoteFile};
+use remote_image::RemoteFile;
 
-use crate::Error;
 use crate::cache::metadata::MetadataCache;
 use crate::device::root_hash_signature::RootHashSignature;
 use crate::device::version::Change;
@@ -18,6 +17,7 @@ use crate::options::{EngineOptions, Offset};
 use crate::remote;
 use crate::request::budget::Request;
 use crate::request::missing::Missing;
+use crate::{Error, Result};
 
 /// Bytes verified per step of [`StoredDevice::scan`].
 const SCAN: u64 = 1 << 20;
@@ -29,17 +29,17 @@ const TOP: u64 = 2 * MAX_BLOCK_SIZE as u64;
 /// type.
 #[derive(Debug)]
 pub(crate) struct StoredDevice {
-    device: Arc<Device>,
+    pub(crate) device: Arc<Device>,
     verified: Option<Verified>,
-    root: Option<RootHash>,
     /// The device's metadata cache.
     pub(crate) metadata: MetadataCache,
 }
 
-/// A hash tree, and the device that holds it.
+/// A hash tree, its root hash, and the device that holds it.
 #[derive(Debug)]
 struct Verified {
     tree: Tree,
+    root: RootHash,
     hashes: Arc<Device>,
 }
 
@@ -48,7 +48,8 @@ struct Verified {
 pub(crate) struct HashArea {
     root: RootHash,
     signature: Option<RootHashSignature>,
-    device: Arc<Device>,
+    /// The device that contains the hashes.
+    pub(crate) device: Arc<Device>,
     offset: u64,
 }
 
@@ -60,29 +61,25 @@ impl HashArea {
         image: &Arc<Device>,
         options: &EngineOptions,
         open: OpenFile<'_>,
-    ) -> Result<Option<Self>, Error> {
-        let refuse = |what| Err(Error::verity(remote::shown(path), what));
+    ) -> Result<Option<Self>> {
+        let refused = |what: String| Error::verity(remote::shown(path), what);
+        let refuse = |what: &str| Err(refused(what.to_owned()));
         let verity = &options.verity;
-        let root = match verity.root(open) {
-            Ok(Some(root)) => root,
-            Ok(None) => return Ok(None),
-            Err(what) => return refuse(what),
+        let Some(root) = verity.root(open).map_err(refused)? else {
+            return Ok(None);
         };
-        let signature = match RootHashSignature::open(verity, open) {
-            Ok(signature) => signature,
-            Err(what) => return refuse(what),
-        };
+        let signature = RootHashSignature::open(verity, open).map_err(refused)?;
         if !options.devices.is_empty() {
-            return refuse("a hash tree covers one device, so device= cannot be verified".into());
+            return refuse("a hash tree covers one device, so device= cannot be verified");
         }
         if options.offset == Offset::Auto {
-            return refuse("offset=auto would read unverified data: give the offset".into());
+            return refuse("offset=auto would read unverified data: give the offset");
         }
         let (device, offset) = match (&verity.hash_device, verity.hash_offset) {
             (Some(path), offset) => (Device::open_named(path, 0, open)?, offset.unwrap_or(0)),
             (None, Some(offset)) => (image.clone(), offset),
             (None, None) => {
-                return refuse("verity.hashdevice= or verity.hashoffset= is missing".into());
+                return refuse("verity.hashdevice= or verity.hashoffset= is missing");
             }
         };
         Ok(Some(Self {
@@ -93,35 +90,30 @@ impl HashArea {
         }))
     }
 
-    /// The device that contains the hashes.
-    pub(crate) fn device(&self) -> &Arc<Device> {
-        &self.device
-    }
-
     /// Checks the signature, reads the superblock and opens the tree.
     fn tree(self, image: &Device, request: &Request<'_>) -> Result<Verified, String> {
         if let Some(signature) = &self.signature {
             signature.check(&self.root)?;
         }
-        let hashes = Bound {
-            device: &*self.device,
-            request,
-        };
+        let device = &*self.device;
+        let hashes = Bound { device, request };
         let parameters = dm_verity::read_superblock(&hashes, self.offset);
         let parameters = parameters.map_err(|error| error.to_string())?;
-        let (covered, size) = (parameters.data_size(), image.size());
+        let (covered, size) = (parameters.data_size(), image.size);
         if covered > size {
             return Err(format!(
                 "the hash tree covers {covered} bytes, but the image has {size}"
             ));
         }
         let tree = Tree::open(parameters, &self.root, &hashes).map_err(|error| {
-            let top = self.offset..self.offset.saturating_add(TOP);
-            self.device.forget(request, top);
+            device.forget(request, self.offset, TOP);
             error.to_string()
         })?;
-        let hashes = self.device;
-        Ok(Verified { tree, hashes })
+        Ok(Verified {
+            tree,
+            root: self.root,
+            hashes: self.device,
+        })
     }
 }
 
@@ -131,31 +123,25 @@ impl StoredDevice {
     pub(crate) fn all(
         name: &Arc<str>,
         devices: Vec<Arc<Device>>,
-        hash_area: Option<HashArea>,
+        mut hash_area: Option<HashArea>,
         images: usize,
         request: &Request<'_>,
-    ) -> Result<Vec<Self>, Error> {
-        let mut hash_area = hash_area;
-        devices
-            .into_iter()
-            .map(|device| {
-                let area = hash_area.take();
-                let root = area.as_ref().map(|area| area.root.clone());
-                let verified = area.map(|area| area.tree(&device, request)).transpose();
-                let verified = verified.map_err(|what| Error::verity(name.clone(), what))?;
-                Ok(Self {
-                    device,
-                    verified,
-                    root,
-                    metadata: MetadataCache::of_images(images),
-                })
+    ) -> Result<Vec<Self>> {
+        let stored = |device: Arc<Device>| {
+            let verified = hash_area.take().map(|area| area.tree(&device, request));
+            let verified = verified.transpose();
+            Ok(Self {
+                device,
+                verified: verified.map_err(|what| Error::verity(name.clone(), what))?,
+                metadata: MetadataCache::of_images(images),
             })
-            .collect()
+        };
+        devices.into_iter().map(stored).collect()
     }
 
     /// The root hash that the device is verified against.
     pub(crate) fn root_hash(&self) -> Option<&RootHash> {
-        self.root.as_ref()
+        self.verified.as_ref().map(|verified| &verified.root)
     }
 
     /// Fills `buf` from `offset`, like [`Device::fetch`].
@@ -175,29 +161,11 @@ impl StoredDevice {
     pub(crate) fn need(&self, request: &Request<'_>, ranges: &[Range<u64>]) -> io::Result<()> {
         let mut missing = Missing::default();
         self.device.add_missing(ranges, &mut missing);
-        if let Some(Verified { tree, hashes: from }) = &self.verified {
-            let hashes: Vec<_> = ranges
-                .iter()
-                .flat_map(|range| tree.hashes(range.clone()))
-                .collect();
-            from.add_missing(&hashes, &mut missing);
+        if let Some(Verified { tree, hashes, .. }) = &self.verified {
+            let needed = ranges.iter().flat_map(|range| tree.hashes(range.clone()));
+            hashes.add_missing(&needed.collect::<Vec<_>>(), &mut missing);
         }
         request.need(missing)
-    }
-
-    /// See [`Device::relate`].
-    pub(crate) fn relate(&self, range: &Range<u64>) {
-        self.device.relate(range);
-    }
-
-    /// See [`Device::prefetch`].
-    pub(crate) fn prefetch(&self, ranges: &[Range<u64>], class: Class) {
-        self.device.prefetch(ranges, class);
-    }
-
-    /// Whether the device is the image that a tag or a digest in a registry names.
-    pub(crate) fn is_image_of_registry(&self) -> bool {
-        self.device.is_image_of_registry()
     }
 
     /// The files at URLs, with their names for messages.
@@ -228,10 +196,8 @@ impl StoredDevice {
         let mut buf = vec![0; SCAN.max(block) as usize];
         for start in (0..self.size()).step_by(buf.len()) {
             let length = (self.size() - start).min(buf.len() as u64);
-            if self
-                .fetch(request, &mut buf[..length as usize], start)
-                .is_ok()
-            {
+            let whole = self.fetch(request, &mut buf[..length as usize], start);
+            if whole.is_ok() {
                 continue;
             }
             for at in (start..start + length).step_by(block as usize) {
@@ -247,7 +213,7 @@ impl StoredDevice {
     /// the first and last block.
     fn verify(
         &self,
-        Verified { tree, hashes }: &Verified,
+        Verified { tree, hashes, .. }: &Verified,
         request: &Request<'_>,
         mut buf: &mut [u8],
         mut offset: u64,
@@ -257,10 +223,8 @@ impl StoredDevice {
             let range = offset..offset + buf.len() as u64;
             self.need(request, std::slice::from_ref(&range))?;
         }
-        let from = Bound {
-            device: &**hashes,
-            request,
-        };
+        let device = &**hashes;
+        let from = Bound { device, request };
         let size = tree.parameters().data_block_size() as usize;
         let mut scratch = Vec::new();
         while !buf.is_empty() {
@@ -283,9 +247,7 @@ impl StoredDevice {
         }
         Ok(())
     }
-}
 
-impl StoredDevice {
     /// Turns a failed verification into an error. The cache drops the bytes that do not match: a
     /// web server may send the right ones next time.
     fn mismatch(
@@ -299,21 +261,18 @@ impl StoredDevice {
         match error {
             dm_verity::Error::Mismatch(Mismatch::Data { offset, .. }) => {
                 let size = tree.parameters().data_block_size();
-                self.device
-                    .forget(request, *offset..offset + u64::from(size));
+                self.device.forget(request, *offset, size.into());
             }
             dm_verity::Error::Mismatch(Mismatch::Hash { offset, .. }) => {
                 let size = tree.parameters().hash_block_size();
-                hashes.forget(request, *offset..offset + u64::from(size));
+                hashes.forget(request, *offset, size.into());
             }
             dm_verity::Error::Read { source, .. } => kind = source.kind(),
             _ => {}
         }
         io::Error::new(kind, format!("verity: {error}"))
     }
-}
 
-impl StoredDevice {
     /// Fills `buf` from `offset` with metadata.
     pub(crate) fn read(
         &self,
@@ -323,14 +282,13 @@ impl StoredDevice {
     ) -> io::Result<()> {
         request.step().map_err(io::Error::other)?;
         let device = self;
-        let bound = Bound { device, request };
-        self.metadata.read(&bound, buf, offset)
+        self.metadata.read(&Bound { device, request }, buf, offset)
     }
 
     /// The device's size or, with a tree, the number of bytes that the tree covers.
     pub(crate) fn size(&self) -> u64 {
         match &self.verified {
-            None => self.device.size(),
+            None => self.device.size,
             Some(Verified { tree, .. }) => tree.parameters().data_size(),
         }
     }

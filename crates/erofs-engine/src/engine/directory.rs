@@ -25,15 +25,11 @@ const OF_EACH: u64 = 32 << 10;
 const USUAL: u64 = 4096;
 
 /// A cache of windows, by inode and window number.
-#[derive(Debug)]
-pub(crate) struct DirectoryCache(Windows<(Nid, u64)>);
+pub(crate) type DirectoryCache = Windows<(Nid, u64)>;
 
-impl DirectoryCache {
-    /// Creates the cache for `count` images.
-    pub(crate) fn of_images(count: usize) -> Self {
-        let capacity = CAPACITY.max(count as u64 * OF_EACH);
-        Self(Windows::new(capacity, USUAL))
-    }
+/// Creates the cache for `count` images.
+pub(crate) fn cache_of_images(count: usize) -> DirectoryCache {
+    DirectoryCache::new(CAPACITY.max(count as u64 * OF_EACH), USUAL)
 }
 
 /// A directory, for one request.
@@ -51,8 +47,7 @@ impl Directory<'_> {
             false => PLAIN_WINDOW,
         };
         let key = |number| (self.content.inode.nid, number);
-        let windows = &self.cache.0;
-        windows.copy(&self.content, key, bytes, offset, buf)
+        self.cache.copy(&self.content, key, bytes, offset, buf)
     }
 
     /// Whether the whole directory is stored after its inode, which is cached.
@@ -70,14 +65,11 @@ impl ReadAt for Directory<'_> {
         }
         let mut done = 0;
         while done < buf.len() {
-            match self.copy(&mut buf[done..], offset + done as u64) {
+            let (rest, position) = (&mut buf[done..], offset + done as u64);
+            match self.copy(rest, position) {
                 Ok(count) => done += count,
-                // Another block of the window may be the broken one.
-                Err(_) => {
-                    return self
-                        .content
-                        .read_exact_at(&mut buf[done..], offset + done as u64);
-                }
+                // The broken block of the window may be one that is not wanted.
+                Err(_) => return self.content.read_exact_at(rest, position),
             }
         }
         Ok(())

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use erofs_codecs::Settings;
 use erofs_format::{ErrorClass, Image, NID_IN_METABOX, Nid, Superblock};
 
-use crate::Error;
 use crate::cache::metadata::MetadataCache;
 use crate::device::verified::StoredDevice;
 use crate::engine::opened::ImageFiles;
@@ -14,13 +13,15 @@ use crate::options::EngineOptions;
 use crate::read::decode_context::ContextPool;
 use crate::read::{Common, DataPath, DeviceBytes, Through};
 use crate::request::budget::Request;
+use crate::{Error, Result};
 
 /// The images of a tree, the top one first. There is at least one.
 #[derive(Debug)]
 pub(crate) struct Images {
-    paths: Box<[DataPath]>,
-    numbers: Numbers,
-    notices: Vec<String>,
+    pub(crate) paths: Box<[DataPath]>,
+    pub(crate) numbers: Numbers,
+    /// Notices for the user about the images' files.
+    pub(crate) notices: Vec<String>,
 }
 
 impl Images {
@@ -33,7 +34,7 @@ impl Images {
         common: &Arc<Common>,
         options: &EngineOptions,
         request: &Request<'_>,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self> {
         let (count, mut notices) = (files.len(), Vec::new());
         if count > 1 {
             files.iter().for_each(ImageFiles::fetch_beginning);
@@ -66,14 +67,6 @@ impl Images {
         &self.paths[0]
     }
 
-    pub(crate) fn all(&self) -> &[DataPath] {
-        &self.paths
-    }
-
-    pub(crate) fn numbers(&self) -> Numbers {
-        self.numbers
-    }
-
     /// The root directories of all images.
     pub(crate) fn roots(&self) -> impl Iterator<Item = Nid> {
         let roots = self.paths.iter().enumerate();
@@ -86,11 +79,6 @@ impl Images {
     /// The files of all images.
     pub(crate) fn devices(&self) -> impl Iterator<Item = &StoredDevice> {
         self.paths.iter().flat_map(|path| &path.devices)
-    }
-
-    /// Notices for the user about these files.
-    pub(crate) fn notices(&self) -> impl Iterator<Item = String> {
-        self.notices.iter().cloned()
     }
 }
 
@@ -109,7 +97,7 @@ impl Place<'_> {
         mut files: ImageFiles,
         request: &Request<'_>,
         notices: &mut Vec<String>,
-    ) -> Result<DataPath, Error> {
+    ) -> Result<DataPath> {
         files.locate(request)?;
         let ImageFiles {
             name,
@@ -126,28 +114,22 @@ impl Place<'_> {
             image: name.clone(),
             source: Arc::new(source),
         };
-        let open = match self.ignore_checksum {
-            true => Image::open_without_checksum,
-            false => Image::open,
-        };
         let bytes = DeviceBytes {
             devices: &devices,
             request,
         };
-        let image = open(&bytes).inspect_err(|error| {
+        let image = Image::open_checked(&bytes, !self.ignore_checksum).map_err(|error| {
             if error.class() == ErrorClass::NotErofs {
                 primary.discard();
             }
-        });
-        let image = image.map_err(whole)?;
+            whole(error)
+        })?;
         let mut path = DataPath {
             name: name.clone(),
             number: self.above.len(),
             block_size: u64::from(image.superblock().block_size),
             contexts: self.contexts(decoder_settings(image.superblock())),
-            is_remote: devices
-                .iter()
-                .any(|device| device.remote().next().is_some()),
+            is_remote: (devices.iter()).any(|device| device.remote().next().is_some()),
             devices,
             common: Arc::clone(self.common),
             metabox: None,
@@ -165,7 +147,7 @@ impl Place<'_> {
     /// The decode contexts of an upper image with the same settings, or new ones.
     fn contexts(&self, settings: Settings) -> Arc<ContextPool> {
         let mut above = self.above.iter().map(|path| &path.contexts);
-        match above.find(|contexts| contexts.settings() == &settings) {
+        match above.find(|contexts| contexts.settings == settings) {
             Some(contexts) => Arc::clone(contexts),
             None => Arc::new(ContextPool::new(settings)),
         }
@@ -176,15 +158,12 @@ impl Place<'_> {
 pub fn decoder_settings(superblock: &Superblock) -> Settings {
     let default = Settings::default();
     let compression = &superblock.compression;
+    let (lzma, zstd) = (compression.lzma_dictionary, compression.zstd_window_log);
     Settings {
         block_size: superblock.block_size,
         lz4_zero_padding: superblock.zero_padding(),
-        lzma_dictionary: compression
-            .lzma
-            .map_or(default.lzma_dictionary, |c| c.dict_size),
-        zstd_window_log: compression
-            .zstd
-            .map_or(default.zstd_window_log, |c| u32::from(c.window_log)),
+        lzma_dictionary: lzma.unwrap_or(default.lzma_dictionary),
+        zstd_window_log: zstd.map_or(default.zstd_window_log, u32::from),
     }
 }
 
@@ -193,7 +172,8 @@ fn read_special_inodes(path: &mut DataPath, request: &Request<'_>) -> erofs_form
     let through = Through::ALL;
     let read = |path: &DataPath, nid| path.with_image(request, through, |image| image.inode(nid));
     let in_metabox = |nid: &Nid| nid & NID_IN_METABOX != 0;
-    let (packed, metabox) = (path.image.packed_nid(), path.image.metabox_nid());
+    let superblock = path.image.superblock();
+    let (packed, metabox) = (superblock.packed_nid, superblock.metabox_nid);
     if let Some(nid) = packed.filter(|nid| !in_metabox(nid)) {
         path.packed = Some(read(path, nid)?);
     }

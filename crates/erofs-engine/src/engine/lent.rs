@@ -12,7 +12,7 @@ use erofs_format::{FileType, Inode, Nid};
 
 use super::Engine;
 use super::resolve::components;
-use crate::Error;
+use crate::Result;
 use crate::layers::overlay::{self, Lent};
 use crate::request::budget::Request;
 
@@ -35,7 +35,7 @@ enum AtPath {
 
 impl Engine {
     /// Sets the mode, owner and time that a directory takes from below.
-    pub(super) fn lend(&self, request: &Request<'_>, inode: &mut Inode) -> Result<(), Error> {
+    pub(super) fn lend(&self, request: &Request<'_>, inode: &mut Inode) -> Result<()> {
         if self.merged.is_none() || self.lent(request, inode)? != Lent::All {
             return Ok(());
         }
@@ -54,11 +54,7 @@ impl Engine {
 
     /// The first of these directories that has its own mode, owner and time, or else the last
     /// directory.
-    fn stated(
-        &self,
-        request: &Request<'_>,
-        lenders: &[Arc<Inode>],
-    ) -> Result<Option<Arc<Inode>>, Error> {
+    fn stated(&self, request: &Request<'_>, lenders: &[Arc<Inode>]) -> Result<Option<Arc<Inode>>> {
         for lender in lenders {
             if self.lent(request, lender)? != Lent::All {
                 return Ok(Some(Arc::clone(lender)));
@@ -70,7 +66,7 @@ impl Engine {
     /// The group of a directory that a runtime created without a directory to copy from: that of
     /// the parent directory if mkdir(2) would inherit it. If the parent has an entry of its own,
     /// the rewritten archive states the group.
-    fn group_of_above(&self, request: &Request<'_>, made: Nid) -> Result<Option<u32>, Error> {
+    fn group_of_above(&self, request: &Request<'_>, made: Nid) -> Result<Option<u32>> {
         let made = self.read_own_inode(request, made)?;
         let mark = self.stored_xattr(request, &made, overlay::IMPLIED)?;
         if !overlay::is_implied(&made) && mark.as_deref() != Some(overlay::MADE_IN_IMPLIED) {
@@ -88,11 +84,7 @@ impl Engine {
     }
 
     /// The directories below from which a directory in a tree of several images takes attributes.
-    pub(super) fn lenders(
-        &self,
-        request: &Request<'_>,
-        inode: &Inode,
-    ) -> Result<Vec<Arc<Inode>>, Error> {
+    pub(super) fn lenders(&self, request: &Request<'_>, inode: &Inode) -> Result<Vec<Arc<Inode>>> {
         if self.merged.is_none() || inode.file_type() != FileType::Directory {
             return Ok(Vec::new());
         }
@@ -105,11 +97,11 @@ impl Engine {
     }
 
     /// Which attributes of an image's inode come from below.
-    fn lent(&self, request: &Request<'_>, inode: &Inode) -> Result<Lent, Error> {
+    fn lent(&self, request: &Request<'_>, inode: &Inode) -> Result<Lent> {
         if overlay::is_implied(inode) {
             return Ok(Lent::All);
         }
-        if inode.file_type() != FileType::Directory || inode.xattr_icount == 0 {
+        if inode.file_type() != FileType::Directory {
             return Ok(Lent::Nothing);
         }
         let mark = self.stored_xattr(request, inode, overlay::IMPLIED)?;
@@ -123,7 +115,7 @@ impl Engine {
         request: &Request<'_>,
         inode: &Arc<Inode>,
         path: Option<&[u8]>,
-    ) -> Result<Box<[Arc<Inode>]>, Error> {
+    ) -> Result<Box<[Arc<Inode>]>> {
         let (mut lenders, mut here) = (Vec::new(), Arc::clone(inode));
         let mut path = path.map(<[u8]>::to_vec);
         while self.lent(request, &here)? != Lent::Nothing {
@@ -141,13 +133,8 @@ impl Engine {
     }
 
     /// The directory at the path in the next image below that has the path.
-    fn lender(
-        &self,
-        request: &Request<'_>,
-        above: Nid,
-        path: &[u8],
-    ) -> Result<Option<Place>, Error> {
-        let below = self.images.numbers().image(above) + 1;
+    fn lender(&self, request: &Request<'_>, above: Nid, path: &[u8]) -> Result<Option<Place>> {
+        let below = self.images.numbers.image(above) + 1;
         for root in self.roots().skip(below) {
             match self.at_path(request, root, path)? {
                 AtPath::Nothing => {}
@@ -158,7 +145,7 @@ impl Engine {
         Ok(None)
     }
 
-    fn at_path(&self, request: &Request<'_>, root: Nid, path: &[u8]) -> Result<AtPath, Error> {
+    fn at_path(&self, request: &Request<'_>, root: Nid, path: &[u8]) -> Result<AtPath> {
         let root = Arc::new(self.read_own_inode(request, root)?);
         let (mut trail, mut links) = (Vec::<(Vec<u8>, Arc<Inode>)>::new(), 0);
         let mut todo = components(path);

@@ -19,7 +19,7 @@ use crate::layers::listing::{self, Cursor, PartEntry, Place, SameName};
 use crate::layers::overlay;
 use crate::request::RequestKey;
 use crate::request::budget::Request;
-use crate::{EachItem, Error, FileFault};
+use crate::{EachItem, Result};
 
 /// Maximum depth of directories that are followed, which is that of the longest path.
 const DEPTH: usize = 2048;
@@ -48,6 +48,7 @@ pub(super) struct Marks {
 }
 
 /// The result of looking up a path in one image.
+#[derive(Default)]
 struct Found {
     /// The inode, with its marks if it is a directory.
     inode: Option<(Arc<Inode>, Option<Part>)>,
@@ -62,46 +63,40 @@ impl Engine {
     /// Merges several images into one tree. A registry's image with a single layer is also such a
     /// tree if the layer was an archive: whiteouts in it hide nothing, but readers must not see
     /// them.
-    pub(super) fn merge(&mut self) -> Result<(), Error> {
+    pub(super) fn merge(&mut self) -> Result<()> {
         let is_one_image = self.image_count() == 1;
-        if !is_one_image || self.images.top().devices[0].is_image_of_registry() {
-            let request = self.waiting();
-            let rewritten = self.find_rewritten(&request);
-            drop(request);
-            // If the root of a single image is broken, readers of the root get the error.
-            let is_as_it_is = is_one_image && !matches!(rewritten.as_deref(), Ok([true]));
-            if is_as_it_is {
-                return Ok(());
-            }
-            self.rewritten = rewritten?;
-            let request = self.waiting();
-            let root = self.merged_root(&request)?;
-            drop(request);
-            self.merged = Some(MergedDirectories::new(root));
+        let top = &self.images.top().devices[0];
+        if is_one_image && !top.device.is_image_of_registry() {
+            return Ok(());
         }
+        let rewritten = self.find_rewritten(&self.waiting());
+        // If the root of a single image is broken, readers of the root get the error.
+        if is_one_image && !matches!(rewritten.as_deref(), Ok([true])) {
+            return Ok(());
+        }
+        self.rewritten = rewritten?;
+        let root = self.merged_root(&self.waiting())?;
+        self.merged = Some(MergedDirectories::new(root));
         Ok(())
     }
 
     /// Determines which images were made from archives that were rewritten.
-    fn find_rewritten(&self, request: &Request<'_>) -> Result<Box<[bool]>, Error> {
+    fn find_rewritten(&self, request: &Request<'_>) -> Result<Box<[bool]>> {
         let is_rewritten = |root| {
             let inode = self.read_own_inode(request, root)?;
-            let mark = match inode.xattr_icount {
-                0 => None,
-                _ => self.stored_xattr(request, &inode, overlay::REWRITTEN)?,
-            };
+            let mark = self.stored_xattr(request, &inode, overlay::REWRITTEN)?;
             Ok(mark.is_some())
         };
         self.roots().map(is_rewritten).collect()
     }
 
-    /// Whether an inode's image may have whiteouts by name.
+    /// Whether names in an inode's image may be whiteouts of a tar archive.
     fn has_marked_names(&self, nid: Nid) -> bool {
-        let image = self.images.numbers().image(nid);
+        let image = self.images.numbers.image(nid);
         !self.rewritten.get(image).copied().unwrap_or_default()
     }
 
-    fn merged_root(&self, request: &Request<'_>) -> Result<MergedDirectory, Error> {
+    fn merged_root(&self, request: &Request<'_>) -> Result<MergedDirectory> {
         let mut parts = Vec::new();
         for root in self.roots() {
             let inode = Arc::new(self.read_own_inode(request, root)?);
@@ -123,7 +118,7 @@ impl Engine {
     }
 
     /// Whether a directory exists in several images.
-    pub(super) fn is_merged(&self, request: &Request<'_>, inode: &Inode) -> Result<bool, Error> {
+    pub(super) fn is_merged(&self, request: &Request<'_>, inode: &Inode) -> Result<bool> {
         if self.merged.is_none() || inode.file_type() != FileType::Directory {
             return Ok(false);
         }
@@ -136,7 +131,7 @@ impl Engine {
         &self,
         request: &Request<'_>,
         nid: Nid,
-    ) -> Result<Option<Arc<MergedDirectory>>, Error> {
+    ) -> Result<Option<Arc<MergedDirectory>>> {
         let Some(merged) = &self.merged else {
             return Ok(None);
         };
@@ -152,7 +147,7 @@ impl Engine {
         request: &Request<'_>,
         merged: &MergedDirectories,
         nid: Nid,
-    ) -> Result<Arc<MergedDirectory>, Error> {
+    ) -> Result<Arc<MergedDirectory>> {
         let mut directory = Some(Arc::clone(&merged.root));
         for name in self.path_in_image(request, nid)? {
             let Some(above) = directory else { break };
@@ -174,7 +169,7 @@ impl Engine {
         request: &Request<'_>,
         merged: &MergedDirectories,
         nid: Nid,
-    ) -> Result<Arc<MergedDirectory>, Error> {
+    ) -> Result<Arc<MergedDirectory>> {
         let mut met = HashSet::from([merged.root.nid()]);
         let mut waiting = VecDeque::from([merged.root.nid()]);
         while let Some(above) = waiting.pop_front()
@@ -200,20 +195,11 @@ impl Engine {
         Err(self.fault(nid, "a directory that upper images hide"))
     }
 
-    fn fault(&self, nid: Nid, what: &'static str) -> Error {
-        let errno = errno::EUCLEAN;
-        self.error(nid, FileFault::Kind { what, errno })
-    }
-
     /// The names on the path from the root of its image to a directory.
-    pub(super) fn path_in_image(
-        &self,
-        request: &Request<'_>,
-        nid: Nid,
-    ) -> Result<Vec<Vec<u8>>, Error> {
+    pub(super) fn path_in_image(&self, request: &Request<'_>, nid: Nid) -> Result<Vec<Vec<u8>>> {
         let (mut names, mut here) = (Vec::new(), nid);
         let root = self.image_of(nid).superblock().root_nid;
-        while self.images.numbers().own(here) != root {
+        while self.images.numbers.own(here) != root {
             if names.len() == DEPTH {
                 return Err(self.fault(nid, "a loop of directories"));
             }
@@ -228,14 +214,9 @@ impl Engine {
     }
 
     /// The name of `wanted` in a directory of the same image.
-    fn own_name(
-        &self,
-        request: &Request<'_>,
-        directory: Nid,
-        wanted: Nid,
-    ) -> Result<Vec<u8>, Error> {
+    fn own_name(&self, request: &Request<'_>, directory: Nid, wanted: Nid) -> Result<Vec<u8>> {
         let inode = self.read_own_inode(request, directory)?;
-        let own = self.images.numbers().own(wanted);
+        let own = self.images.numbers.own(wanted);
         let mut name = None;
         self.read_own(request, &inode, 0, &mut |item| {
             if let Item::Entry(entry) = item
@@ -258,7 +239,7 @@ impl Engine {
         request: &Request<'_>,
         nid: Nid,
         name: &[u8],
-    ) -> Result<Option<Nid>, Error> {
+    ) -> Result<Option<Nid>> {
         let key = RequestKey::Lookup(nid);
         self.requests.run(request, key, 0, |_| {
             let Some(directory) = self.merged_directory(request, nid)? else {
@@ -279,12 +260,7 @@ impl Engine {
     /// The entry of a directory under a name. A file is taken from the first image that has the
     /// name; a directory is put together from all images that have it, until one hides the entries
     /// below.
-    fn child(
-        &self,
-        request: &Request<'_>,
-        parent: &MergedDirectory,
-        name: &[u8],
-    ) -> Result<Child, Error> {
+    fn child(&self, request: &Request<'_>, parent: &MergedDirectory, name: &[u8]) -> Result<Child> {
         let (mut parts, mut path) = (Vec::new(), vec![name.to_vec()]);
         let (mut below, mut lacking, mut is_redirected) = (&parent.parts[..], Ok(()), false);
         while let [first, rest @ ..] = below {
@@ -335,40 +311,29 @@ impl Engine {
     }
 
     /// Checks that a file of the tree has its content in its own image.
-    pub(super) fn check_content(&self, request: &Request<'_>, inode: &Inode) -> Result<(), Error> {
-        if self.merged.is_some()
-            && inode.file_type() == FileType::Regular
-            && self
-                .overlay_xattr(request, inode, overlay::METACOPY)?
-                .is_some()
-        {
-            let what = "a file whose content is in an image below (overlay.metacopy)";
-            return Err(self.fault(inode.nid, what));
+    pub(super) fn check_content(&self, request: &Request<'_>, inode: &Inode) -> Result<()> {
+        if self.merged.is_none() || inode.file_type() != FileType::Regular {
+            return Ok(());
         }
-        Ok(())
+        let what = "a file whose content is in an image below (overlay.metacopy)";
+        match self.overlay_xattr(request, inode, overlay::METACOPY)? {
+            Some(_) => Err(self.fault(inode.nid, what)),
+            None => Ok(()),
+        }
     }
 
     /// The root directories of the images below this part's image.
     fn roots_below(&self, part: &Part) -> &[Part] {
-        let numbers = self.images.numbers();
+        let image = |part: &Part| self.images.numbers.image(part.inode.nid);
         let roots = self.merged.as_ref().map(|merged| &merged.root.parts[..]);
         let roots = roots.unwrap_or_default();
-        let image = numbers.image(part.inode.nid);
-        let first = roots
-            .iter()
-            .position(|root| numbers.image(root.inode.nid) > image);
-        first.map_or(&[], |first| &roots[first..])
+        // The roots are in the order of their images.
+        &roots[roots.partition_point(|root| image(root) <= image(part))..]
     }
 
     /// The result of following a path in one image, below one of its directories.
-    fn follow(&self, request: &Request<'_>, from: &Part, path: &[Vec<u8>]) -> Result<Found, Error> {
-        let mut found = Found {
-            inode: None,
-            hides: false,
-            path: Vec::new(),
-            from_root: false,
-        };
-        let mut here = from.clone();
+    fn follow(&self, request: &Request<'_>, from: &Part, path: &[Vec<u8>]) -> Result<Found> {
+        let (mut found, mut here) = (Found::default(), from.clone());
         for (index, name) in path.iter().enumerate() {
             let (inode, hides) = self.part_entry(request, &here, name)?;
             found.hides |= hides;
@@ -410,7 +375,7 @@ impl Engine {
         request: &Request<'_>,
         part: &Part,
         name: &[u8],
-    ) -> Result<(Option<Arc<Inode>>, bool), Error> {
+    ) -> Result<(Option<Arc<Inode>>, bool)> {
         if overlay::is_tar_mark(name) && self.has_marked_names(part.inode.nid) {
             return Ok((None, false));
         }
@@ -426,57 +391,33 @@ impl Engine {
         })
     }
 
-    fn has_tar_whiteout(
-        &self,
-        request: &Request<'_>,
-        part: &Part,
-        name: &[u8],
-    ) -> Result<bool, Error> {
+    fn has_tar_whiteout(&self, request: &Request<'_>, part: &Part, name: &[u8]) -> Result<bool> {
         let whiteout = overlay::tar_whiteout(name).filter(|_| part.has_tar_marks);
         let found = whiteout.map(|name| self.own_lookup(request, &part.inode, &name));
         Ok(found.transpose()?.flatten().is_some())
     }
 
-    fn is_whiteout(
-        &self,
-        request: &Request<'_>,
-        part: &Part,
-        inode: &Inode,
-    ) -> Result<bool, Error> {
-        let may_be_marked =
-            part.has_marked_files && inode.file_type() == FileType::Regular && inode.size == 0;
-        Ok(overlay::is_whiteout(inode)
-            || may_be_marked
-                && self
-                    .overlay_xattr(request, inode, overlay::WHITEOUT)?
-                    .is_some())
+    fn is_whiteout(&self, request: &Request<'_>, part: &Part, inode: &Inode) -> Result<bool> {
+        let is_empty_file = inode.file_type() == FileType::Regular && inode.size == 0;
+        if !part.has_marked_files || !is_empty_file {
+            return Ok(overlay::is_whiteout(inode));
+        }
+        let mark = self.overlay_xattr(request, inode, overlay::WHITEOUT)?;
+        Ok(mark.is_some())
     }
 
     /// One image's directory as a part of the tree, and its marks for the directories in the images
     /// below.
-    pub(super) fn part(
-        &self,
-        request: &Request<'_>,
-        inode: Arc<Inode>,
-    ) -> Result<(Part, Marks), Error> {
+    pub(super) fn part(&self, request: &Request<'_>, inode: Arc<Inode>) -> Result<(Part, Marks)> {
         let opaque = self.overlay_xattr(request, &inode, overlay::OPAQUE)?;
         let mut marks = Marks {
             hides: opaque.as_deref() == Some(b"y"),
             redirect: None,
         };
-        let redirect = match inode.xattr_icount {
-            0 => None,
-            _ => self.stored_xattr(request, &inode, overlay::REDIRECT)?,
-        };
-        if let Some(value) = redirect {
+        if let Some(value) = self.stored_xattr(request, &inode, overlay::REDIRECT)? {
+            let what = "a redirect that is not a path (overlay.redirect)";
             let redirect = overlay::redirect(&value);
-            let invalid = || {
-                self.fault(
-                    inode.nid,
-                    "a redirect that is not a path (overlay.redirect)",
-                )
-            };
-            marks.redirect = Some(redirect.ok_or_else(invalid)?);
+            marks.redirect = Some(redirect.ok_or_else(|| self.fault(inode.nid, what))?);
         }
         let has_tar_marks = self.has_tar_marks(request, &inode)?;
         if has_tar_marks {
@@ -491,18 +432,14 @@ impl Engine {
         Ok((part, marks))
     }
 
-    /// Whether a directory has names that are whiteouts of a tar archive, which sort next to each
-    /// other.
-    fn has_tar_marks(&self, request: &Request<'_>, inode: &Inode) -> Result<bool, Error> {
-        let is_lowest = self.images.numbers().image(inode.nid) + 1 == self.image_count();
+    /// Whether a directory has whiteouts of a tar archive. Their names sort next to each other, so
+    /// one entry answers this.
+    fn has_tar_marks(&self, request: &Request<'_>, inode: &Inode) -> Result<bool> {
+        let is_lowest = self.images.numbers.image(inode.nid) + 1 == self.image_count();
         if is_lowest || !self.has_marked_names(inode.nid) {
             return Ok(false);
         }
-        let content = self.directory(request, inode)?;
-        let block_size = self.image_of(inode.nid).superblock().block_size;
-        let position = dir::seek(&content, block_size, overlay::TAR_PREFIX);
-        let position = position.map_err(|error| self.error(inode.nid, error))?;
-        let Some(position) = position else {
+        let Some(position) = self.seek_own(request, inode, overlay::TAR_PREFIX)? else {
             // The entries are not sorted: lookups must search for the whiteout of each name.
             return Ok(true);
         };
@@ -523,10 +460,7 @@ impl Engine {
         request: &Request<'_>,
         inode: &Inode,
         name: &[u8],
-    ) -> Result<Option<Vec<u8>>, Error> {
-        if inode.xattr_icount == 0 {
-            return Ok(None);
-        }
+    ) -> Result<Option<Vec<u8>>> {
         for name in overlay::attributes(name) {
             let value = self.stored_xattr(request, inode, &name)?;
             if value.is_some() {
@@ -543,7 +477,7 @@ impl Engine {
         nid: Nid,
         position: u64,
         each: EachItem<'_>,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         let Some(directory) = self.merged_directory(request, nid)? else {
             return Ok(());
         };
@@ -593,7 +527,7 @@ impl Engine {
         request: &Request<'_>,
         directory: &MergedDirectory,
         position: u64,
-    ) -> Result<Option<Vec<u8>>, Error> {
+    ) -> Result<Option<Vec<u8>>> {
         let Some(Place { part, place }) = Place::before(position) else {
             return Ok(None);
         };
@@ -606,10 +540,8 @@ impl Engine {
                 ControlFlow::Break(())
             })?;
         }
-        let invalid = || {
-            let (what, errno) = ("no entry is at this position", errno::EINVAL);
-            self.error(directory.nid(), FileFault::Kind { what, errno })
-        };
+        let what = "no entry is at this position";
+        let invalid = || self.kind(directory.nid(), what, errno::EINVAL);
         name.map(Some).ok_or_else(invalid)
     }
 
@@ -619,14 +551,11 @@ impl Engine {
         request: &Request<'_>,
         directory: &MergedDirectory,
         last: Option<&[u8]>,
-    ) -> Result<Vec<Cursor>, Error> {
+    ) -> Result<Vec<Cursor>> {
         let cursor = |part: &Part| {
             let mut cursor = Cursor::default();
             if let Some(last) = last {
-                let content = self.directory(request, &part.inode)?;
-                let block_size = self.image_of(part.inode.nid).superblock().block_size;
-                let position = dir::seek(&content, block_size, last);
-                let position = position.map_err(|error| self.error(part.inode.nid, error))?;
+                let position = self.seek_own(request, &part.inode, last)?;
                 cursor.position = position.unwrap_or(0);
             }
             Ok(cursor)
@@ -634,8 +563,17 @@ impl Engine {
         directory.parts.iter().map(cursor).collect()
     }
 
-    /// If no entries are left, reads the next ones after the last name. Broken entries are passed
-    /// on immediately.
+    /// The position of the first entry of an image's directory that does not sort before a name;
+    /// `None` if the entries are not sorted.
+    fn seek_own(&self, request: &Request<'_>, inode: &Inode, name: &[u8]) -> Result<Option<u64>> {
+        let content = self.directory(request, inode)?;
+        let block_size = self.image_of(inode.nid).superblock().block_size;
+        let position = dir::seek(&content, block_size, name);
+        position.map_err(|error| self.error(inode.nid, error))
+    }
+
+    /// If the cursor has no entries left, reads those after the name `last`. Broken entries are
+    /// passed to `each` immediately.
     fn fill(
         &self,
         request: &Request<'_>,
@@ -643,7 +581,7 @@ impl Engine {
         cursor: &mut Cursor,
         last: Option<&[u8]>,
         each: EachItem<'_>,
-    ) -> Result<ControlFlow<()>, Error> {
+    ) -> Result<ControlFlow<()>> {
         let mut flow = ControlFlow::Continue(());
         if cursor.has_ended || !cursor.entries.is_empty() {
             return Ok(flow);
@@ -668,10 +606,9 @@ impl Engine {
                 }
             }
             is_full = cursor.entries.len() >= BATCH;
-            if is_full {
-                ControlFlow::Break(())
-            } else {
-                flow
+            match is_full {
+                true => ControlFlow::Break(()),
+                false => flow,
             }
         })?;
         cursor.position = place;
@@ -685,25 +622,24 @@ impl Engine {
         request: &Request<'_>,
         directory: &MergedDirectory,
         same: &SameName,
-    ) -> Result<Option<(Nid, u8)>, Error> {
+    ) -> Result<Option<(Nid, u8)>> {
         let is_mark = |number: &usize, entry: &PartEntry| {
             let nid = directory.parts[*number].inode.nid;
             overlay::is_tar_mark(&entry.name) && self.has_marked_names(nid)
         };
         let names = same.iter().find(|(number, entry)| !is_mark(number, entry));
         let Some((number, entry)) = names else {
-            let impossible = same
-                .iter()
-                .find(|(_, mark)| overlay::is_impossible(&mark.name));
-            return impossible.map_or(Ok(None), |(number, _)| {
-                let what = "a whiteout of a name that cannot be removed (.wh., .wh.. or .wh...)";
-                Err(self.fault(directory.parts[*number].inode.nid, what))
-            });
+            let mut marks = same.iter();
+            let what = "a whiteout of a name that cannot be removed (.wh., .wh.. or .wh...)";
+            return match marks.find(|(_, mark)| overlay::is_impossible(&mark.name)) {
+                Some((number, _)) => Err(self.fault(directory.parts[*number].inode.nid, what)),
+                None => Ok(None),
+            };
         };
         let part = &directory.parts[*number];
         let directory_type = FileType::Directory as u8;
         match &entry.name[..] {
-            // `.` and `..` come from the top image, unchanged.
+            // Listed once, at their places in the top image.
             b"." | b".." if *number > 0 => return Ok(None),
             b"." => return Ok(Some((directory.nid(), directory_type))),
             b".." => return Ok(Some((directory.parent, directory_type))),

@@ -6,11 +6,11 @@ use erofs_format::dir::{self, Item};
 use erofs_format::{FileType, Inode, Nid};
 
 use super::Engine;
+use crate::Result;
 use crate::engine::directory::Directory;
 use crate::error::errno;
 use crate::request::RequestKey;
 use crate::request::budget::{Exceeded, Request};
-use crate::{Error, FileFault};
 
 /// Longest symlink the kernel accepts.
 const SYMLINK_MAX: u64 = 4096;
@@ -19,7 +19,7 @@ const SYMLINK_MAX: u64 = 4096;
 pub type EachEntry<'a> = &'a mut dyn FnMut(&[u8], Nid, u8, u64) -> ControlFlow<()>;
 
 /// Callback for each entry of a directory, or the error in its place.
-pub type EachItem<'a> = &'a mut dyn FnMut(Result<dir::Dirent<'_>, Error>) -> ControlFlow<()>;
+pub type EachItem<'a> = &'a mut dyn FnMut(Result<dir::Dirent<'_>>) -> ControlFlow<()>;
 
 /// The scope of a listing's budget.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl Engine {
         request: &Request<'_>,
         directory: &Inode,
         name: &[u8],
-    ) -> Result<Option<Nid>, Error> {
+    ) -> Result<Option<Nid>> {
         if self.merged.is_some() {
             self.directory(request, directory)?;
             return self.merged_lookup(request, directory.nid, name);
@@ -52,7 +52,7 @@ impl Engine {
         request: &Request<'_>,
         directory: &Inode,
         name: &[u8],
-    ) -> Result<Option<Nid>, Error> {
+    ) -> Result<Option<Nid>> {
         let content = self.directory(request, directory)?;
         if name == b"." && directory.dot_omitted {
             return Ok(Some(directory.nid));
@@ -65,11 +65,10 @@ impl Engine {
     }
 
     /// The number of an inode that a directory in the same image refers to.
-    pub(super) fn number_in(&self, directory: &Inode, own: Nid) -> Result<Nid, Error> {
-        let numbers = self.images.numbers();
+    pub(super) fn number_in(&self, directory: &Inode, own: Nid) -> Result<Nid> {
+        let numbers = self.images.numbers;
         let number = numbers.number(numbers.image(directory.nid), own);
-        let (what, errno) = ("an entry leads beyond the image", errno::EUCLEAN);
-        number.ok_or_else(|| self.error(directory.nid, FileFault::Kind { what, errno }))
+        number.ok_or_else(|| self.fault(directory.nid, "an entry leads beyond the image"))
     }
 
     /// Calls `each` for the entries of a directory in the order of the image, starting at
@@ -78,27 +77,17 @@ impl Engine {
     ///
     /// # Errors
     /// At the end of a listing that left out broken entries, the error of the first of them.
-    pub fn read_dir(
-        &self,
-        directory: &Inode,
-        position: u64,
-        each: EachEntry<'_>,
-    ) -> Result<(), Error> {
+    pub fn read_dir(&self, directory: &Inode, position: u64, each: EachEntry<'_>) -> Result<()> {
         let mut broken = None;
-        let mut sound = |entry: Result<dir::Dirent<'_>, Error>| match entry {
+        let mut sound = |entry: Result<dir::Dirent<'_>>| match entry {
             Ok(entry) => each(entry.name, entry.nid, entry.file_type, entry.next),
             Err(error) => {
                 broken.get_or_insert(error);
                 ControlFlow::Continue(())
             }
         };
-        let flow = self.list(
-            &self.waiting(),
-            directory,
-            position,
-            Allowed::OfEntries,
-            &mut sound,
-        )?;
+        let (request, allowed) = (self.waiting(), Allowed::OfEntries);
+        let flow = self.list(&request, directory, position, allowed, &mut sound)?;
         match broken.filter(|_| flow.is_continue()) {
             Some(error) => Err(error),
             None => Ok(()),
@@ -112,14 +101,9 @@ impl Engine {
         directory: &Inode,
         position: u64,
         each: EachItem<'_>,
-    ) -> Result<(), Error> {
-        let listed = self.list(
-            &self.waiting(),
-            directory,
-            position,
-            Allowed::OfEntries,
-            each,
-        );
+    ) -> Result<()> {
+        let (request, allowed) = (self.waiting(), Allowed::OfEntries);
+        let listed = self.list(&request, directory, position, allowed, each);
         listed.map(drop)
     }
 
@@ -131,7 +115,7 @@ impl Engine {
         directory: &Inode,
         position: u64,
         each: EachItem<'_>,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         let listed = self.list(request, directory, position, Allowed::OfListing, each);
         listed.map(drop)
     }
@@ -144,22 +128,21 @@ impl Engine {
         position: u64,
         allowed: Allowed,
         each: EachItem<'_>,
-    ) -> Result<ControlFlow<()>, Error> {
+    ) -> Result<ControlFlow<()>> {
         self.directory(request, directory)?;
         let key = RequestKey::List(directory.nid, position);
         let (mut flow, mut any) = (ControlFlow::Continue(()), false);
         let in_parts = allowed == Allowed::OfListing;
-        let mut each = |item: Result<dir::Dirent<'_>, Error>| match allowed {
-            Allowed::OfEntries => request.outside(|| each(item)),
-            Allowed::OfListing => each(item),
-        };
         self.requests.run(request, key, 0, |scope| {
-            let mut each = |item: Result<dir::Dirent<'_>, Error>| {
+            let mut each = |item: Result<dir::Dirent<'_>>| {
                 any |= item.is_ok();
                 if item.is_ok() && !in_parts {
                     scope.renew();
                 }
-                flow = each(item);
+                flow = match allowed {
+                    Allowed::OfEntries => request.outside(|| each(item)),
+                    Allowed::OfListing => each(item),
+                };
                 flow
             };
             let read = match self.merged {
@@ -186,7 +169,7 @@ impl Engine {
         directory: &Inode,
         position: u64,
         each: &mut dyn FnMut(Item<'_>) -> ControlFlow<()>,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         let content = self.directory(request, directory)?;
         let block_size = self.image_of(directory.nid).superblock().block_size;
         let read = dir::read(&content, block_size, position, each);
@@ -194,12 +177,12 @@ impl Engine {
     }
 
     /// The target of a symlink.
-    pub fn read_link(&self, request: &Request<'_>, inode: &Inode) -> Result<Vec<u8>, Error> {
+    pub fn read_link(&self, request: &Request<'_>, inode: &Inode) -> Result<Vec<u8>> {
         if inode.file_type() != FileType::Symlink {
-            return Err(self.kind(inode, "not a symlink", errno::EINVAL));
+            return Err(self.kind(inode.nid, "not a symlink", errno::EINVAL));
         }
         if inode.size > SYMLINK_MAX {
-            return Err(self.kind(inode, "symlink longer than a page", errno::EUCLEAN));
+            return Err(self.fault(inode.nid, "symlink longer than a page"));
         }
         let mut target = vec![0; inode.size as usize];
         let key = RequestKey::Read(inode.nid, 0);
@@ -207,23 +190,18 @@ impl Engine {
             self.file(request, inode).read(0, &mut target, None)
         })?;
         if target.contains(&0) {
-            let why = "symlink with a NUL byte in its target";
-            return Err(self.kind(inode, why, errno::EUCLEAN));
+            return Err(self.fault(inode.nid, "symlink with a NUL byte in its target"));
         }
         Ok(target)
-    }
-
-    fn kind(&self, inode: &Inode, what: &'static str, errno: i32) -> Error {
-        self.error(inode.nid, FileFault::Kind { what, errno })
     }
 
     pub(super) fn directory<'a>(
         &'a self,
         request: &'a Request<'a>,
         inode: &'a Inode,
-    ) -> Result<Directory<'a>, Error> {
+    ) -> Result<Directory<'a>> {
         if inode.file_type() != FileType::Directory {
-            return Err(self.kind(inode, "not a directory", errno::ENOTDIR));
+            return Err(self.kind(inode.nid, "not a directory", errno::ENOTDIR));
         }
         Ok(Directory {
             content: self.file(request, inode),

@@ -10,14 +10,14 @@ use cpu_workers::SystemCpus;
 use page_pool::{PAGE_SIZE, PagePool, PoolOptions};
 use remote_image::Class;
 
-use crate::Error;
 use crate::device::verified::HashArea;
 use crate::device::version::{Change, Version};
-use crate::device::{Device, OpenFile, open_file};
+use crate::device::{Device, OpenFile, locate, open_file};
 use crate::load::LoadFiles;
 use crate::options::{EngineOptions, LowerImage, Offset, OneImage};
 use crate::remote::{self, ImageFetcher};
 use crate::request::budget::Request;
+use crate::{Error, Result};
 
 /// The bytes that hold the superblock and, in images written by mkfs.erofs, the root directory.
 const BEGINNING: u64 = 32 << 10;
@@ -35,7 +35,7 @@ pub struct Opened {
     /// Memory of the cache's size, allocated as needed; `None` if there is no cache.
     pub(crate) cache_memory: Option<Arc<PagePool>>,
     /// The files that show the load; `None` if there are no workers.
-    pub(crate) load_files: Option<std::io::Result<LoadFiles>>,
+    pub(crate) load_files: Option<io::Result<LoadFiles>>,
     /// Announces CPUs that are added or removed; `None` if there are no workers.
     pub(crate) cpus: Option<SystemCpus>,
     /// A warning about credential files, if an image is at a URL.
@@ -64,7 +64,7 @@ impl Opened {
     ///
     /// # Errors
     /// One line that names the file.
-    pub fn new(path: &Path, options: &EngineOptions) -> Result<Opened, Error> {
+    pub fn new(path: &Path, options: &EngineOptions) -> Result<Opened> {
         Self::fetched(None, path, options)
     }
 
@@ -72,7 +72,7 @@ impl Opened {
     ///
     /// # Errors
     /// The same errors as for `new`.
-    pub fn with(path: &Path, options: &EngineOptions, open: OpenFile<'_>) -> Result<Opened, Error> {
+    pub fn with(path: &Path, options: &EngineOptions, open: OpenFile<'_>) -> Result<Opened> {
         Self::with_primary(None, path, options, &|_, file| open(file))
     }
 
@@ -91,7 +91,7 @@ impl Opened {
 
     fn files(&self) -> impl Iterator<Item = &Arc<Device>> {
         self.images.iter().flat_map(|image| {
-            let hashes = image.hash_area.as_ref().map(HashArea::device);
+            let hashes = image.hash_area.as_ref().map(|area| &area.device);
             image.devices.iter().chain(hashes)
         })
     }
@@ -100,12 +100,9 @@ impl Opened {
     ///
     /// # Errors
     /// The same errors as for `new`.
-    pub fn from_file(file: File, name: &Path, options: &EngineOptions) -> Result<Opened, Error> {
+    pub fn from_file(file: File, name: &Path, options: &EngineOptions) -> Result<Opened> {
         let device = Device::from_file(file, name, base(options));
-        let device = device.map_err(|source| Error::Open {
-            path: name.display().to_string(),
-            source: Arc::new(source),
-        })?;
+        let device = device.map_err(|source| Error::named(name.display(), source))?;
         Self::fetched(Some(Arc::new(device)), name, options)
     }
 
@@ -114,7 +111,7 @@ impl Opened {
         primary: Option<Arc<Device>>,
         path: &Path,
         options: &EngineOptions,
-    ) -> Result<Opened, Error> {
+    ) -> Result<Opened> {
         let fetcher = ImageFetcher::default();
         let open = |image: &OneImage, file: &Path| {
             let Some(source) = remote::url(file) else {
@@ -137,7 +134,7 @@ impl Opened {
         path: &Path,
         options: &EngineOptions,
         open: OpenOf<'_>,
-    ) -> Result<Opened, Error> {
+    ) -> Result<Opened> {
         options.check_images(path, options.lower.len() + 1)?;
         let mut images = Vec::new();
         let mut waiting = VecDeque::from(options.images(path));
@@ -182,11 +179,7 @@ impl Opened {
 
 impl ImageFiles {
     /// Opens one image; `primary` is its first file, if already open.
-    fn open(
-        primary: Option<Arc<Device>>,
-        image: OneImage,
-        open: OpenOf<'_>,
-    ) -> Result<Self, Error> {
+    fn open(primary: Option<Arc<Device>>, image: OneImage, open: OpenOf<'_>) -> Result<Self> {
         let image = with_root_hash(image, open)?;
         let OneImage { path, options } = &image;
         let open = |file: &Path| open(&image, file);
@@ -206,32 +199,27 @@ impl ImageFiles {
 
     /// Fetches the parts of an image at a URL that are read first, in parallel with other images.
     pub(crate) fn fetch_beginning(&self) {
-        let whole = 0..self.devices[0].size().min(BEGINNING);
+        let whole = 0..self.devices[0].size.min(BEGINNING);
         self.devices[0].prefetch(std::slice::from_ref(&whole), Class::ReadAhead);
     }
 
     /// With `offset=auto`, makes the first file start where the image begins.
-    pub(crate) fn locate(&mut self, request: &Request<'_>) -> Result<(), Error> {
+    pub(crate) fn locate(&mut self, request: &Request<'_>) -> Result<()> {
         if self.offset != Offset::Auto {
             return Ok(());
         }
-        for primary in self.devices.iter_mut().take(1) {
-            let located = crate::device::locate::superblock(primary, request)
-                .ok_or_else(|| crate::device::locate::not_found(primary.size()))
-                .and_then(|base| primary.with_base(base))
-                .inspect_err(|_| primary.discard())
-                .map_err(|source| Error::Open {
-                    path: self.name.to_string(),
-                    source: Arc::new(source),
-                })?;
-            *primary = Arc::new(located);
-        }
+        let primary = &mut self.devices[0];
+        let located = locate::image(primary, request).map_err(|source| {
+            primary.discard();
+            Error::named(&self.name, source)
+        })?;
+        *primary = Arc::new(located);
         Ok(())
     }
 }
 
 /// Reads the root hash from the files that the options name for this image.
-fn with_root_hash(mut image: OneImage, open: OpenOf<'_>) -> Result<OneImage, Error> {
+fn with_root_hash(mut image: OneImage, open: OpenOf<'_>) -> Result<OneImage> {
     image.options.verity = image.options.verity.of_image(&image.path);
     let root = image.options.verity.root(&|file| open(&image, file));
     let root = root.map_err(|what| Error::verity(remote::shown(&image.path), what))?;
@@ -260,7 +248,7 @@ fn with_extra_devices(
     primary: Arc<Device>,
     options: &EngineOptions,
     open: OpenFile<'_>,
-) -> Result<Vec<Arc<Device>>, Error> {
+) -> Result<Vec<Arc<Device>>> {
     let listed = match &options.devices[..] {
         [] => primary.extra_devices(),
         named => named.to_vec(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use erofs_format::{FileType, Inode, Nid};
 
 use crate::error::errno;
-use crate::{Engine, Error};
+use crate::{Engine, Error, Result};
 
 /// Maximum number of symlinks followed in one path, as in Linux.
 const SYMLINKS_MAX: usize = 40;
@@ -15,7 +15,7 @@ impl Engine {
     /// slash at its end the path must be that of a directory; `..` stops at the root. Symlinks on
     /// the way are followed inside the image, but a symlink in the last component only if `follow`
     /// is true.
-    pub fn resolve(&self, path: &[u8], follow: bool) -> Result<Arc<Inode>, Error> {
+    pub fn resolve(&self, path: &[u8], follow: bool) -> Result<Arc<Inode>> {
         let request = self.waiting();
         let mut followed = 0;
         let mut trail: Vec<Nid> = vec![self.root()];

@@ -68,16 +68,12 @@ pub(crate) fn next(cursors: &mut [Cursor]) -> SameName {
     };
     let mut same = Vec::new();
     for (part, cursor) in cursors.iter_mut().enumerate() {
-        let has_name = cursor
-            .entries
-            .front()
-            .is_some_and(|front| front.name == name);
-        same.extend(
-            has_name
-                .then(|| cursor.entries.pop_front())
-                .flatten()
-                .map(|e| (part, e)),
-        );
+        let front = cursor.entries.front();
+        if front.is_some_and(|front| front.name == name)
+            && let Some(entry) = cursor.entries.pop_front()
+        {
+            same.push((part, entry));
+        }
     }
     same
 }

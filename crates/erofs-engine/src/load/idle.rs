@@ -42,9 +42,9 @@ struct Sample {
 #[derive(Debug)]
 pub(crate) struct CpuIdle {
     stat: File,
-    cpus: BTreeSet<usize>,
+    pub(crate) cpus: BTreeSet<usize>,
     /// Whether these are all CPUs that are online.
-    are_all: bool,
+    pub(crate) are_all: bool,
     last: Option<Sample>,
     busy: BTreeSet<usize>,
 }
@@ -75,21 +75,12 @@ impl CpuIdle {
         Some(())
     }
 
-    pub(crate) fn cpus(&self) -> &BTreeSet<usize> {
-        &self.cpus
-    }
-
-    /// Whether these are all CPUs that are online.
-    pub(crate) fn are_all(&self) -> bool {
-        self.are_all
-    }
-
     /// The CPUs on which other programs leave almost no time; `own` is the number of CPUs that this
     /// process keeps busy.
     pub(crate) fn busy(&mut self, now_ns: u64, own: f64) -> &BTreeSet<usize> {
-        let last = self.last.as_ref();
-        let since = last.map(|last| now_ns.saturating_sub(last.at_ns));
-        if since.is_none_or(|since| since >= PERIOD.as_nanos() as u64)
+        let age = |last: &Sample| now_ns.saturating_sub(last.at_ns);
+        let is_due = |last: &Sample| age(last) >= PERIOD.as_nanos() as u64;
+        if self.last.as_ref().is_none_or(is_due)
             && let Some(ticks) = self.read()
         {
             let share = WITH_READERS * own / self.cpus.len().max(1) as f64;
@@ -97,8 +88,8 @@ impl CpuIdle {
                 at_ns: now_ns,
                 ticks,
             };
-            let recent = |last: &Sample| now_ns - last.at_ns <= STALE.as_nanos() as u64;
-            self.busy = match self.last.as_ref().filter(|last| recent(last)) {
+            let is_recent = |last: &&Sample| age(last) <= STALE.as_nanos() as u64;
+            self.busy = match self.last.as_ref().filter(is_recent) {
                 Some(before) => without_time(before, &now, share, &self.busy),
                 None => BTreeSet::new(),
             };
@@ -196,13 +187,13 @@ mod tests {
         let online = cpu_workers::online_cpus().unwrap();
         let mut idle = CpuIdle::open(online.clone()).unwrap();
         let one = BTreeSet::from([*online.first().unwrap()]);
-        assert!(idle.are_all());
+        assert!(idle.are_all);
         idle.follow(one.clone()).unwrap();
-        assert_eq!(idle.are_all(), one == online);
+        assert_eq!(idle.are_all, one == online);
         assert!(idle.busy(1, 0.0).is_empty());
         assert!(idle.busy(1 + PERIOD.as_nanos() as u64, 0.0).is_subset(&one));
         idle.follow(online).unwrap();
-        assert!(idle.are_all());
+        assert!(idle.are_all);
     }
 
     #[test]

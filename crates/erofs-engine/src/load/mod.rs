@@ -183,15 +183,12 @@ impl CpuContention {
             watch.follow(workers.cpus().into_iter().collect());
         }
         self.event.clear();
-        let requests = self
-            .own
-            .all()
-            .map(|own| own.requests.load(Ordering::Relaxed));
-        let requests: Vec<_> = requests.collect();
+        let requests = |own: &Own| own.requests.load(Ordering::Relaxed);
+        let requests: Vec<_> = self.own.all().map(requests).collect();
         let clients = self.clients.swap(0, Ordering::Relaxed);
         let busy = watch.judge(&requests, clients)?;
         // One free CPU is too few for a program and the worker that serves it.
-        let is = busy.len() >= (watch.files.idle.cpus().len() - 1).max(1);
+        let is = busy.len() >= (watch.files.idle.cpus.len() - 1).max(1);
         if let Some(workers) = &self.followers {
             workers.raise_on(&busy);
         }
@@ -234,7 +231,7 @@ const CLIENT_SAMPLES: u32 = 12;
 impl Watch {
     fn new(files: LoadFiles) -> Self {
         Self {
-            others: Others::new(files.idle.cpus().len()),
+            others: Others::new(files.idle.cpus.len()),
             files,
             requests: Vec::new(),
             clients: [0; 2],
@@ -245,7 +242,7 @@ impl Watch {
 
     /// Follows the workers' CPUs, which change with hotplug and the cpuset of the process.
     fn follow(&mut self, cpus: BTreeSet<usize>) {
-        if !cpus.is_empty() && cpus != *self.files.idle.cpus() {
+        if !cpus.is_empty() && cpus != self.files.idle.cpus {
             self.others.set_cpus(cpus.len());
             let _ = self.files.idle.follow(cpus);
         }
@@ -254,9 +251,8 @@ impl Watch {
     /// The contended CPUs; `None` if they cannot be determined.
     fn judge(&mut self, requests: &[u64], clients: u64) -> Option<BTreeSet<usize>> {
         let own = requests.iter().enumerate();
-        let own = own
-            .filter(|(i, now)| self.requests.get(*i) != Some(now))
-            .count();
+        let own = own.filter(|(i, now)| self.requests.get(*i) != Some(now));
+        let own = own.count();
         self.requests = requests.to_vec();
         self.quiet = if own > 0 { 0 } else { self.quiet + 1 };
         self.samples += 1;
@@ -282,10 +278,10 @@ impl Watch {
     /// thread is runnable.
     fn contended_cpus(&mut self, now_ns: u64) -> BTreeSet<usize> {
         let idle = &mut self.files.idle;
-        match self.others.are_many() && idle.are_all() {
-            true => idle.cpus().clone(),
-            false if self.others.average() < Others::LEAST => BTreeSet::new(),
-            false => idle.busy(now_ns, self.others.own_cpus()).clone(),
+        match self.others.are_many && idle.are_all {
+            true => idle.cpus.clone(),
+            false if self.others.average < Others::LEAST => BTreeSet::new(),
+            false => idle.busy(now_ns, self.others.own_cpus).clone(),
         }
     }
 }
@@ -309,8 +305,7 @@ pub struct Busy<'e> {
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
         let count = self.own.busy.load(Ordering::Relaxed);
-        self.own
-            .busy
-            .store(count.saturating_sub(1), Ordering::Relaxed);
+        let left = count.saturating_sub(1);
+        self.own.busy.store(left, Ordering::Relaxed);
     }
 }

@@ -75,60 +75,37 @@ fn runnable_in(loadavg: &str) -> Option<usize> {
 }
 
 /// Moving average of the runnable threads of other programs.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Others {
     /// With this many runnable threads, too few CPUs are left for a program and the worker that
     /// serves it.
     limit: f64,
-    average: f64,
+    pub(crate) average: f64,
     /// Number of CPUs that this process keeps busy.
-    own_cpus: f64,
+    pub(crate) own_cpus: f64,
     /// Number of replies per second.
     rate: f64,
-    many: bool,
+    /// Whether other programs have so many runnable threads that too few CPUs are free.
+    pub(crate) are_many: bool,
     last: Sample,
 }
 
 impl Others {
-    /// Lowest limit: less is just a short burst between two samples.
+    /// Lowest limit: a lower average may be due to a single short burst.
     pub(crate) const LEAST: f64 = 0.5;
     /// Number of CPUs to keep free. On two CPUs a single busy program exceeds the limit, even if it
     /// sometimes sleeps.
     const FREE: f64 = 1.25;
 
     pub(crate) fn new(cpus: usize) -> Self {
-        Others {
-            limit: Self::limit(cpus),
-            average: 0.0,
-            own_cpus: 0.0,
-            rate: 0.0,
-            many: false,
-            last: Sample::default(),
-        }
-    }
-
-    fn limit(cpus: usize) -> f64 {
-        (cpus as f64 - Self::FREE).max(Self::LEAST)
+        let mut this = Others::default();
+        this.set_cpus(cpus);
+        this
     }
 
     /// Sets the number of CPUs.
     pub(crate) fn set_cpus(&mut self, cpus: usize) {
-        self.limit = Self::limit(cpus);
-    }
-
-    /// The average number of runnable threads of other programs.
-    pub(crate) fn average(&self) -> f64 {
-        self.average
-    }
-
-    /// Number of CPUs that this process keeps busy.
-    pub(crate) fn own_cpus(&self) -> f64 {
-        self.own_cpus
-    }
-
-    /// Whether other programs have so many runnable threads that too few CPUs are free.
-    pub(crate) fn are_many(&self) -> bool {
-        self.many
+        self.limit = (cpus as f64 - Self::FREE).max(Self::LEAST);
     }
 
     pub(crate) fn add(&mut self, sample: Sample) {
@@ -146,11 +123,11 @@ impl Others {
         self.average += (others - self.average) * weight;
         self.last = sample;
         // Hysteresis keeps the state from fluttering.
-        let bound = match self.many {
+        let bound = match self.are_many {
             true => self.limit / 2.0,
             false => self.limit,
         };
-        self.many = self.average >= bound;
+        self.are_many = self.average >= bound;
     }
 
     fn others(&self, sample: &Sample) -> f64 {
@@ -205,7 +182,7 @@ mod tests {
         }
 
         fn are_many(&self) -> bool {
-            self.others.are_many()
+            self.others.are_many
         }
     }
 

@@ -2,10 +2,27 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{EngineOptions, LowerImage, Offset, VerityOptions};
-use crate::Error;
+use super::{EngineOptions, Offset, VerityOptions};
 use crate::layers::number::MOST_IMAGES;
 use crate::remote;
+use crate::{Error, Result};
+
+/// An image below the top one: one image of the option `lower=`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LowerImage {
+    /// The image's file, block device, or URL.
+    pub image: PathBuf,
+    /// The image's extra devices, in the order of its device table.
+    pub devices: Vec<PathBuf>,
+}
+
+impl LowerImage {
+    /// An image without extra devices.
+    pub fn new(image: PathBuf) -> Self {
+        let devices = Vec::new();
+        Self { image, devices }
+    }
+}
 
 /// One image of a tree, with its own options.
 #[derive(Clone, Debug)]
@@ -33,40 +50,36 @@ impl EngineOptions {
 
     /// A lower image, without the options that apply to a single file.
     pub(crate) fn lower_image(&self, lower: &LowerImage) -> OneImage {
-        let verity = match self.verity.auto {
-            true => VerityOptions {
-                auto: true,
-                certificates: self.verity.certificates.clone(),
-                ..VerityOptions::default()
-            },
-            false => VerityOptions::default(),
-        };
         let options = Self {
             devices: lower.devices.clone(),
             lower: Vec::new(),
             offset: Offset::default(),
-            verity,
+            verity: self.verity_of_each(),
             ..self.clone()
         };
         let path = lower.image.clone();
         OneImage { path, options }
     }
 
+    /// The options of verification that apply to every image of a tree.
+    fn verity_of_each(&self) -> VerityOptions {
+        VerityOptions {
+            auto: self.verity.auto,
+            certificates: self.verity.certificates.clone(),
+            ..VerityOptions::default()
+        }
+    }
+
     /// Whether these options fit a tree of this many images.
     ///
     /// # Errors
     /// There are too many images, or only one of them would be verified.
-    pub(crate) fn check_images(&self, top: &Path, count: usize) -> Result<(), Error> {
+    pub(crate) fn check_images(&self, top: &Path, count: usize) -> Result<()> {
         if count > MOST_IMAGES {
             let what = format!("a tree of {count} images; at most {MOST_IMAGES} are supported");
             return Err(Error::layers(remote::shown(top), what));
         }
-        let is_of_each = VerityOptions {
-            auto: self.verity.auto,
-            certificates: self.verity.certificates.clone(),
-            ..VerityOptions::default()
-        };
-        if count > 1 && self.verity != is_of_each {
+        if count > 1 && self.verity != self.verity_of_each() {
             let what = "these options verify one image, but the tree has several: verity=auto \
                         verifies each with the files beside it";
             return Err(Error::verity(remote::shown(top), what.to_owned()));

@@ -8,30 +8,39 @@ use std::str::FromStr;
 /// # Errors
 /// One line that names the option and its value.
 pub fn number_option<T: FromStr<Err = ParseIntError>>(name: &str, text: &str) -> Result<T, String> {
-    let parsed: Result<T, ParseIntError> = text.parse();
-    parsed.map_err(|error| {
-        refused(
-            name,
-            text,
-            error.kind(),
-            "must be a whole number, 0 or more",
-        )
-    })
+    number(name, text, text, "must be a whole number, 0 or more")
+}
+
+/// The `digits` of an option whose whole value is `text`.
+pub(super) fn number<T: FromStr<Err = ParseIntError>>(
+    name: &str,
+    text: &str,
+    digits: &str,
+    form: &str,
+) -> Result<T, String> {
+    digits
+        .parse()
+        .map_err(|error: ParseIntError| match error.kind() {
+            IntErrorKind::PosOverflow => too_large(name, text),
+            _ => format!("{name}={text}: {form}"),
+        })
+}
+
+fn too_large(name: &str, text: &str) -> String {
+    format!("{name}={text}: the number is too large")
 }
 
 /// The value of an option that takes a number of bytes: `65536`, `64K`, `8M`, `1G`; powers of 1024.
 pub fn size_option(name: &str, text: &str) -> Result<u64, String> {
-    let (number, shift) = match text.char_indices().last() {
+    let (digits, shift) = match text.char_indices().last() {
         Some((at, 'k' | 'K')) => (&text[..at], 10),
         Some((at, 'm' | 'M')) => (&text[..at], 20),
         Some((at, 'g' | 'G')) => (&text[..at], 30),
         _ => (text, 0),
     };
     let form = "must be a number of bytes, optionally followed by K, M or G";
-    let parsed = number.parse::<u64>();
-    let number = parsed.map_err(|error| refused(name, text, error.kind(), form))?;
-    let bytes = number.checked_mul(1 << shift);
-    bytes.ok_or_else(|| refused(name, text, &IntErrorKind::PosOverflow, form))
+    let bytes = number::<u64>(name, text, digits, form)?.checked_mul(1 << shift);
+    bytes.ok_or_else(|| too_large(name, text))
 }
 
 /// The value of an option that takes one of a few words.
@@ -46,13 +55,6 @@ pub fn choice_option<T: Copy>(name: &str, text: &str, words: &[(&str, T)]) -> Re
     let (last, others) = words.split_last().unwrap_or((&"", &[]));
     let others = others.join(", ");
     Err(format!("{name}={text}: must be {others} or {last}"))
-}
-
-fn refused(name: &str, text: &str, kind: &IntErrorKind, form: &str) -> String {
-    match kind {
-        IntErrorKind::PosOverflow => format!("{name}={text}: the number is too large"),
-        _ => format!("{name}={text}: {form}"),
-    }
 }
 
 #[cfg(test)]

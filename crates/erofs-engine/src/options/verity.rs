@@ -38,35 +38,34 @@ impl VerityOptions {
     /// One line: an unknown name, an invalid value, or an unsupported setting.
     pub fn set(&mut self, name: &str, value: &OsStr) -> Result<(), String> {
         let text = value.to_string_lossy();
-        let refuse = |why: &str| Err(format!("verity.{name}={text}: {why}"));
+        let refused = |why: &str| format!("verity.{name}={text}: {why}");
         match name {
-            "roothash" => match text.parse() {
-                Ok(root) => self.root_hash = Some(root),
-                Err(error) => return refuse(&error.to_string()),
-            },
+            "roothash" => {
+                let root = text.parse::<RootHash>();
+                self.root_hash = Some(root.map_err(|error| refused(&error.to_string()))?);
+            }
             "roothashfile" => self.root_hash_file = Some(value.into()),
             "hashdevice" => self.hash_device = Some(value.into()),
-            "hashoffset" => match text.parse() {
-                Ok(offset) => self.hash_offset = Some(offset),
-                Err(_) => return refuse("must be a number of bytes, 0 or more"),
-            },
+            "hashoffset" => {
+                let wrong = |_| refused("must be a number of bytes, 0 or more");
+                self.hash_offset = Some(text.parse().map_err(wrong)?);
+            }
             "oncorruption" if text == "eio" => {}
-            "oncorruption" => return refuse("only eio is supported: the read fails"),
+            "oncorruption" => return Err(refused("only eio is supported: the read fails")),
             "roothashsig" => self.root_hash_signature = Some(value.into()),
             // The server of a mount changes its working directory, and the next server reads the
             // folder again.
-            "certificates" => match std::path::absolute(value) {
-                Ok(folder) => self.certificates = Some(folder),
-                Err(_) => return refuse("must be a directory"),
-            },
+            "certificates" => {
+                let folder = std::path::absolute(value);
+                self.certificates = Some(folder.map_err(|_| refused("must be a directory"))?);
+            }
             "fecdevice" | "fecoffset" | "fecroots" => {
-                return refuse("forward error correction is not supported");
+                return Err(refused("forward error correction is not supported"));
             }
             _ => {
-                return refuse(
-                    "unknown; known are roothash, roothashfile, roothashsig, certificates, \
-                     hashdevice, hashoffset and oncorruption",
-                );
+                let known = "unknown; known are roothash, roothashfile, roothashsig, \
+                             certificates, hashdevice, hashoffset and oncorruption";
+                return Err(refused(known));
             }
         }
         Ok(())

@@ -239,7 +239,8 @@ impl DecodeLease<'_> {
 
     fn remove(&self) {
         let mut in_flight = lock(&self.table.in_flight);
-        // When this is dropped, a successor may be in flight under the same key.
+        // A completed lease gets here again when it is dropped, and then another reader's decoding
+        // may be in flight under the same key.
         let own = in_flight.get(&self.key);
         if own.is_some_and(|own| Arc::ptr_eq(own, &self.in_flight)) {
             in_flight.remove(&self.key);

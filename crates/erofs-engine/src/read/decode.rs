@@ -1,13 +1,13 @@
 //! Decodes stored bytes: selects the codec, the number of bytes, and the memory to decode into.
 
 use erofs_codecs::{Codec, Decoder};
-use erofs_format::{Algorithm, Pcluster};
+use erofs_format::Algorithm;
 use figures::add;
 
 use crate::read::FileReader;
 use crate::read::kept::key;
 use crate::read::segment::{Segment, cost};
-use crate::{Error, FileFault};
+use crate::{FileFault, Result};
 
 impl FileReader<'_> {
     /// Decodes the beginning of the pcluster of `segment`: as much as `output` holds or, without an
@@ -19,18 +19,21 @@ impl FileReader<'_> {
         input: &[u8],
         segment: &mut Segment<'_>,
         output: Option<&mut [u8]>,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         let (logical, pcluster) = (segment.logical, segment.pcluster);
         let output = match output {
             Some(output) => output,
             None => &mut *segment.out,
         };
-        let short = (output.len() as u64) < pcluster.decoded_length;
-        let bytes = output.len() as u64;
-        let charged = self.request.charge_decoding(bytes, cost(algorithm, bytes));
-        self.within(charged)?;
-        if self.take_kept(algorithm, &pcluster, input, output) {
-            return Ok(());
+        let length = output.len() as u64;
+        let short = length < pcluster.decoded_length;
+        let cost = cost(algorithm, length);
+        self.within(self.request.charge_decoding(length, cost))?;
+        if let Some(kept) = self.path.kept.get() {
+            let key = key(kept.seed(), algorithm, &pcluster, input);
+            if kept.read(key, output, self.sink.is_some()) {
+                return Ok(());
+            }
         }
         let counters = self.path.counters.own();
         add(&counters.decodes, 1);
@@ -46,25 +49,9 @@ impl FileReader<'_> {
                     source,
                 })
             })?;
-        let length = output.len() as u64;
         spans.end(start, "decompress", pcluster.location.physical, length);
         add(&counters.decoded_bytes, length);
         Ok(())
-    }
-
-    /// Fills `output` from kept decoded bytes, if there are any.
-    fn take_kept(
-        &self,
-        algorithm: Algorithm,
-        pcluster: &Pcluster,
-        input: &[u8],
-        output: &mut [u8],
-    ) -> bool {
-        let kept = self.path.kept.get();
-        kept.is_some_and(|kept| {
-            let key = key(kept.seed(), algorithm, pcluster, input);
-            kept.read(key, output, self.sink.is_some())
-        })
     }
 }
 

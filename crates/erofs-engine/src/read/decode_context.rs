@@ -14,7 +14,7 @@ pub(crate) struct DecodeContext {
 /// Idle contexts. Contexts never outnumber the threads that decode at the same time.
 #[derive(Debug)]
 pub(crate) struct ContextPool {
-    settings: Settings,
+    pub(crate) settings: Settings,
     /// Guarded by its own lock. A stack: the most recently released context is reused first,
     /// because its buffer is warm.
     idle: PiMutex<Vec<DecodeContext>>,
@@ -26,10 +26,6 @@ impl ContextPool {
             settings,
             idle: PiMutex::new(Vec::new()),
         }
-    }
-
-    pub(crate) fn settings(&self) -> &Settings {
-        &self.settings
     }
 
     /// Lends a context, which is taken from the pool when first needed: a read of cached bytes

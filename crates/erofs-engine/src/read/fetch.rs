@@ -1,5 +1,6 @@
 //! Fetches stored bytes from devices and from the metabox.
 
+use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use figures::add;
 use crate::read::FileReader;
 use crate::read::decode_context::PageBuffer;
 use crate::read::segment::Segment;
-use crate::{Error, FileFault};
+use crate::{Error, FileFault, Result};
 
 /// Origin and number of the stored bytes in the input buffer of a decode context.
 #[derive(Clone, Copy, Debug)]
@@ -21,14 +22,11 @@ pub(crate) struct Stored {
 impl Stored {
     /// Where the stored bytes of `segment` are in the input buffer, if all of them are there.
     fn range(&self, segment: &Segment<'_>) -> Option<Range<usize>> {
-        let at = segment.location();
-        let same = (at.device, at.metabox) == (self.location.device, self.location.metabox);
-        let start = at
-            .physical
-            .checked_sub(self.location.physical)
-            .filter(|_| same)?;
+        let (at, own) = (segment.pcluster.location, self.location);
+        let is_same = (at.device, at.metabox) == (own.device, own.metabox);
+        let start = at.physical.checked_sub(own.physical)?;
         let end = start + u64::from(segment.pcluster.length);
-        (end <= self.length).then_some(start as usize..end as usize)
+        (is_same && end <= self.length).then_some(start as usize..end as usize)
     }
 }
 
@@ -40,12 +38,12 @@ impl FileReader<'_> {
         input: &mut PageBuffer,
         stored: &mut Option<Stored>,
         run: &[Segment<'_>],
-    ) -> Result<Range<usize>, Error> {
+    ) -> Result<Range<usize>> {
         if let Some(range) = stored.as_ref().and_then(|stored| stored.range(&run[0])) {
             return Ok(range);
         }
         *stored = None;
-        let location = run[0].location();
+        let location = run[0].pcluster.location;
         let length: u64 = run.iter().map(|s| u64::from(s.pcluster.length)).sum();
         self.within(self.request.charge(length))?;
         let start = self.path.spans.begin();
@@ -58,7 +56,7 @@ impl FileReader<'_> {
     }
 
     /// Reads a segment of an uncompressed pcluster.
-    pub(crate) fn fetch_plain(&self, segment: &mut Segment<'_>) -> Result<(), Error> {
+    pub(crate) fn fetch_plain(&self, segment: &mut Segment<'_>) -> Result<()> {
         let (from, pcluster) = (segment.from as u64, segment.pcluster);
         let stored = u64::from(pcluster.length);
         let start = match pcluster.coding {
@@ -85,21 +83,24 @@ impl FileReader<'_> {
     }
 
     /// Fills `buf` from a device or from the metabox.
-    pub(crate) fn fetch_into(&self, location: Location, buf: &mut [u8]) -> Result<(), Error> {
+    pub(crate) fn fetch_into(&self, location: Location, buf: &mut [u8]) -> Result<()> {
         if location.metabox {
             return self.read_meta(true, buf, location.physical);
         }
         let length = buf.len() as u64;
         let device = self.path.devices.get(usize::from(location.device));
         device
-            .ok_or_else(|| std::io::Error::other("no such device"))
+            .ok_or_else(|| io::Error::other("no such device"))
             .and_then(|device| device.fetch(self.request, buf, location.physical))
-            .map_err(|error| {
-                self.error(FileFault::Fetch {
-                    location,
-                    length,
-                    source: Arc::new(error),
-                })
-            })
+            .map_err(|error| self.fetch_error(location, length, error))
+    }
+
+    /// An error for stored bytes that could not be read.
+    pub(crate) fn fetch_error(&self, location: Location, length: u64, error: io::Error) -> Error {
+        self.error(FileFault::Fetch {
+            location,
+            length,
+            source: Arc::new(error),
+        })
     }
 }

@@ -4,15 +4,15 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
-use std::sync::Arc;
 
 use erofs_format::{Coding, Extent, ExtentKind, Holder, Location, ReadAt};
 use smallvec::SmallVec;
 
+use crate::error::errno;
+use crate::read::FileReader;
 use crate::read::segment::Segment;
 use crate::read::share::{self, Help, reader_decompresses};
-use crate::read::{FileReader, ImageBytes};
-use crate::{Error, FileFault};
+use crate::{FileFault, Result};
 
 /// Number of segments held without an allocation: a page touches at most two pclusters.
 const INLINE_SEGMENTS: usize = 2;
@@ -26,12 +26,7 @@ pub(crate) type Stored = BTreeMap<usize, Vec<Range<u64>>>;
 impl FileReader<'_> {
     /// Reads from byte `offset` on; all of `out` must be inside the file. Bytes from a network are
     /// fetched in one round trip.
-    pub(crate) fn read(
-        &self,
-        offset: u64,
-        out: &mut [u8],
-        help: Option<Help<'_>>,
-    ) -> Result<(), Error> {
+    pub(crate) fn read(&self, offset: u64, out: &mut [u8], help: Option<Help<'_>>) -> Result<()> {
         let range = offset..offset + out.len() as u64;
         self.with_image(|image| {
             let parts = image.extents(self.inode, range);
@@ -46,7 +41,7 @@ impl FileReader<'_> {
     }
 
     /// Where the stored bytes of a range are, by device.
-    pub(crate) fn stored(&self, range: Range<u64>) -> Result<Stored, Error> {
+    pub(crate) fn stored(&self, range: Range<u64>) -> Result<Stored> {
         let parts: erofs_format::Result<Vec<Part>> =
             self.with_image(|image| image.extents(self.inode, range).collect());
         Ok(stored(&parts.map_err(|error| self.error(error))?))
@@ -54,22 +49,16 @@ impl FileReader<'_> {
 
     /// Waits until the stored bytes are cached, or records which are missing. The bytes of
     /// structures and of other inodes are fetched when those are read.
-    fn need(&self, parts: &[Part]) -> Result<(), Error> {
+    fn need(&self, parts: &[Part]) -> Result<()> {
         for (number, ranges) in stored(parts) {
             // A read from a device that does not exist will report the error.
             let Some(device) = self.path.devices.get(number) else {
                 continue;
             };
-            device.need(self.request, &ranges).map_err(|source| {
-                self.error(FileFault::Fetch {
-                    location: Location {
-                        device: number as u16,
-                        metabox: false,
-                        physical: ranges[0].start,
-                    },
-                    length: ranges.iter().map(|range| range.end - range.start).sum(),
-                    source: Arc::new(source),
-                })
+            device.need(self.request, &ranges).map_err(|error| {
+                let location = Location::on_device(number as u16, ranges[0].start);
+                let length = ranges.iter().map(|range| range.end - range.start).sum();
+                self.fetch_error(location, length, error)
             })?;
         }
         Ok(())
@@ -77,13 +66,12 @@ impl FileReader<'_> {
 
     fn place_parts(
         &self,
-        parts: impl Iterator<Item = Result<Part, Error>>,
-        out: &mut [u8],
+        parts: impl Iterator<Item = Result<Part>>,
+        mut rest: &mut [u8],
         help: Option<Help<'_>>,
-    ) -> Result<(), Error> {
-        let wanted = out.len();
+    ) -> Result<()> {
+        let wanted = rest.len();
         let mut segments: SmallVec<[Segment<'_>; INLINE_SEGMENTS]> = SmallVec::new();
-        let mut rest = out;
         for part in parts {
             let (range, extent) = part?;
             let within = range.start - extent.logical;
@@ -92,12 +80,7 @@ impl FileReader<'_> {
             match extent.kind {
                 ExtentKind::Hole => now.fill(0),
                 ExtentKind::Raw { device, physical } => {
-                    let location = Location {
-                        device,
-                        metabox: false,
-                        physical: physical + within,
-                    };
-                    self.fetch_into(location, now)?;
+                    self.fetch_into(Location::on_device(device, physical + within), now)?;
                 }
                 ExtentKind::Meta { metabox, physical } => {
                     self.read_meta(metabox, now, physical + within)?;
@@ -119,31 +102,17 @@ impl FileReader<'_> {
     }
 
     /// Reads metadata, such as an inline tail.
-    pub(crate) fn read_meta(
-        &self,
-        metabox: bool,
-        buf: &mut [u8],
-        offset: u64,
-    ) -> Result<(), Error> {
+    pub(crate) fn read_meta(&self, metabox: bool, buf: &mut [u8], offset: u64) -> Result<()> {
         let read = self.with_image(|image| image.read_meta(metabox, buf, offset));
         read.map_err(|error| self.error(error))
     }
 
     /// Reads from the packed inode, whose size and extents the map has already checked.
-    fn read_fragment(
-        &self,
-        offset: u64,
-        out: &mut [u8],
-        help: Option<Help<'_>>,
-    ) -> Result<(), Error> {
-        let bytes = ImageBytes {
-            path: self.path,
-            request: self.request,
-            through: self.through,
-        };
+    fn read_fragment(&self, offset: u64, out: &mut [u8], help: Option<Help<'_>>) -> Result<()> {
+        let bytes = self.path.bytes(self.request, self.through);
         let Some(mut packed) = bytes.special(Holder::Packed) else {
-            let what = "a fragment without packed inode";
-            return Err(self.error(FileFault::Loop(what)));
+            let (what, errno) = ("a fragment without packed inode", errno::EUCLEAN);
+            return Err(self.error(FileFault::Kind { what, errno }));
         };
         packed.file.sink = self.sink;
         packed.read(offset, out, help)
@@ -154,16 +123,15 @@ impl FileReader<'_> {
         segments: &mut [Segment<'_>],
         bytes: usize,
         help: Option<Help<'_>>,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         let to_decode = segments
             .iter()
             .any(|p| matches!(p.pcluster.coding, Coding::Compressed(_)));
+        let here = |help: Help<'_>| reader_decompresses(help.policy, self.request.context, bytes);
         match help {
             // With nothing to decode, no worker is involved.
-            Some(Help {
-                workers, policy, ..
-            }) if to_decode && !reader_decompresses(policy, self.request.context(), bytes) => {
-                share::decompress_on_worker(*self, segments, workers)
+            Some(help) if to_decode && !here(help) => {
+                share::decompress_on_worker(*self, segments, help.workers)
             }
             help => share::decompress_here(*self, segments, help),
         }

@@ -1,7 +1,7 @@
 //! The data path of an opened image: the state that reads share, and the reader of one file.
 
 mod beginning;
-pub(crate) mod buffers;
+mod buffers;
 pub(crate) mod claim;
 pub(crate) mod decode;
 pub(crate) mod decode_context;
@@ -21,11 +21,10 @@ use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
 use erofs_format::{Holder, Image, Inode, Pcluster, ReadAt, Reader, Source};
-use page_pool::PageBuf;
+use page_pool::{PageBuf, PagePool};
 
 use crate::cache::metadata::MetadataCache;
 use crate::device::verified::StoredDevice;
-use crate::read::buffers::Buffers;
 use crate::read::claim::{Key, PclusterTable};
 use crate::read::decode_context::ContextPool;
 use crate::read::kept::{DecodedSink, DecodedSource};
@@ -33,7 +32,7 @@ use crate::read::page_cache::PageCacheWriter;
 use crate::request::budget::{Exceeded, Request};
 use crate::stats::AllCounters;
 use crate::trace_spans::TraceSpans;
-use crate::{Error, FileFault};
+use crate::{Error, FileFault, Result};
 
 /// State shared by all reads of an opened image. All fields are set at start; those that change are
 /// guarded by locks.
@@ -64,7 +63,10 @@ pub(crate) struct DataPath {
 /// State shared by all images of a tree: one cache, one set of counters.
 #[derive(Debug)]
 pub(crate) struct Common {
-    pub buffers: Buffers,
+    pub pool: Arc<PagePool>,
+    /// Memory of the cache's capacity, shared by cached pclusters and buffers in use; `None` if
+    /// there is no cache.
+    pub cache_memory: Option<Arc<PagePool>>,
     pub table: PclusterTable,
     pub counters: AllCounters,
     /// Kept bytes, used instead of decoding.
@@ -73,9 +75,14 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    pub(crate) fn new(buffers: Buffers, cache_bytes: u64) -> Self {
+    pub(crate) fn new(
+        pool: Arc<PagePool>,
+        cache_memory: Option<Arc<PagePool>>,
+        cache_bytes: u64,
+    ) -> Self {
         Self {
-            buffers,
+            pool,
+            cache_memory,
             table: PclusterTable::new(cache_bytes),
             counters: AllCounters::new(),
             kept: OnceLock::new(),
@@ -101,17 +108,19 @@ pub(crate) struct DeviceBytes<'a> {
 
 impl Source for DeviceBytes<'_> {
     fn read(&self, from: Holder, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        let device = match from {
-            Holder::Device(number) => self.devices.get(usize::from(number)),
-            Holder::Metabox | Holder::Packed => None,
-        };
-        let device = device.ok_or(io::ErrorKind::NotFound)?;
+        let device = self.device(from).ok_or(io::ErrorKind::NotFound)?;
         device.read(self.request, buf, offset)
     }
 
     fn size(&self, of: Holder) -> Option<u64> {
-        match of {
-            Holder::Device(number) => Some(self.devices.get(usize::from(number))?.size()),
+        Some(self.device(of)?.size())
+    }
+}
+
+impl DeviceBytes<'_> {
+    fn device(&self, holder: Holder) -> Option<&StoredDevice> {
+        match holder {
+            Holder::Device(number) => self.devices.get(usize::from(number)),
             Holder::Metabox | Holder::Packed => None,
         }
     }
@@ -193,12 +202,19 @@ impl DataPath {
         through: Through,
         look: impl FnOnce(Reader<'_>) -> R,
     ) -> R {
-        let path = self;
-        look(self.image.reader(&ImageBytes {
-            path,
+        look(self.image.reader(&self.bytes(request, through)))
+    }
+
+    pub(crate) fn bytes<'a>(
+        &'a self,
+        request: &'a Request<'a>,
+        through: Through,
+    ) -> ImageBytes<'a> {
+        ImageBytes {
+            path: self,
             request,
             through,
-        }))
+        }
     }
 }
 
@@ -260,14 +276,13 @@ impl FileReader<'_> {
     }
 
     /// A buffer for decoded bytes.
-    pub(crate) fn buffer(&self, bytes: usize) -> Result<PageBuf, Error> {
-        let Common { buffers, table, .. } = &*self.path.common;
-        let buffer = buffers.alloc(table, bytes);
+    pub(crate) fn buffer(&self, bytes: usize) -> Result<PageBuf> {
+        let buffer = self.path.alloc(bytes);
         buffer.ok_or_else(|| self.error(FileFault::Memory(bytes)))
     }
 
     /// Turns an exceeded budget into an error about this file.
-    pub(crate) fn within(&self, charged: Result<(), Exceeded>) -> Result<(), Error> {
+    pub(crate) fn within(&self, charged: Result<(), Exceeded>) -> Result<()> {
         charged.map_err(|exceeded| self.error(exceeded))
     }
 }

@@ -75,16 +75,12 @@ impl Remainder {
 
     /// The bytes before and after the read, each with its offset in the file; either may be empty.
     pub fn parts(&self) -> [(u64, &[u8]); 2] {
-        let bytes = self.bytes();
+        let bytes = &self.decoded[..self.length];
         let Range { start, end } = self.served;
         [
             (self.logical, &bytes[..start]),
             (self.logical + end as u64, &bytes[end..]),
         ]
-    }
-
-    fn bytes(&self) -> &[u8] {
-        &self.decoded[..self.length]
     }
 }
 

@@ -7,7 +7,7 @@ use erofs_format::{Algorithm, Coding};
 use figures::add;
 use page_pool::PageBuf;
 
-use crate::Error;
+use crate::Result;
 use crate::read::FileReader;
 use crate::read::claim::{Claim, DecodeLease, Decoded};
 use crate::read::decode_context::{DecodeContext, LentContext};
@@ -34,11 +34,7 @@ impl FileReader<'_> {
     /// Fills the segments of one run (see [`runs`](crate::read::segment::runs)). Skips pclusters
     /// that another thread is decoding, unless `wait` is true. Returns whether all segments are
     /// filled.
-    pub(crate) fn decompress_run(
-        &self,
-        run: &mut [Segment<'_>],
-        wait: bool,
-    ) -> Result<bool, Error> {
+    pub(crate) fn decompress_run(&self, run: &mut [Segment<'_>], wait: bool) -> Result<bool> {
         let (mut context, mut stored) = (self.path.contexts.lend(), None);
         for index in 0..run.len() {
             if !run[index].filled {
@@ -57,7 +53,7 @@ impl FileReader<'_> {
         stored: &mut Option<Stored>,
         run: &mut [Segment<'_>],
         wait: bool,
-    ) -> Result<bool, Error> {
+    ) -> Result<bool> {
         let Coding::Compressed(algorithm) = run[0].pcluster.coding else {
             return self.fetch_plain(&mut run[0]).map(|()| true);
         };
@@ -104,7 +100,7 @@ impl FileReader<'_> {
         run: &mut [Segment<'_>],
         algorithm: Algorithm,
         sink: &dyn DecodedSink,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         let range = self.fetch(&mut context.input, stored, run)?;
         let DecodeContext { decoder, input } = context;
         let (input, pcluster) = (&input.bytes()[range], run[0].pcluster);
@@ -128,7 +124,7 @@ impl FileReader<'_> {
         run: &mut [Segment<'_>],
         algorithm: Algorithm,
         lease: DecodeLease<'_>,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         if let (None, [segment]) = (&stored, &mut *run)
             && let Some(decoded) = self.decode_for_random(context, segment, algorithm)
         {
@@ -161,7 +157,7 @@ impl FileReader<'_> {
         range: std::ops::Range<usize>,
         segment: &mut Segment<'_>,
         algorithm: Algorithm,
-    ) -> Result<Placement, Error> {
+    ) -> Result<Placement> {
         let DecodeContext { decoder, input } = context;
         let input = &input.bytes()[range];
         let whole = segment.pcluster.decoded_length as usize;
@@ -192,14 +188,15 @@ impl FileReader<'_> {
         })
     }
 
-    /// Decodes the whole pcluster, and the part of the next one that fills its last page.
+    /// Decodes the whole pcluster, and the part of the next one that fills its last page. The bytes
+    /// around those of `segment` are for the page cache.
     fn decode_for_storing(
         &self,
         decoder: &mut Decoder,
         algorithm: Algorithm,
         input: &[u8],
         segment: &mut Segment<'_>,
-    ) -> Result<Placement, Error> {
+    ) -> Result<Placement> {
         let whole = segment.pcluster.decoded_length as usize;
         let next = self.shared_with_next(segment);
         let mut buffer = self.buffer(whole + next.map_or(0, |(_, bytes)| bytes))?;
@@ -208,18 +205,12 @@ impl FileReader<'_> {
         if !next.is_some_and(|(next, _)| self.decode_first_page(decoder, &next, shared)) {
             buffer.resize(whole);
         }
-        Ok(self.with_remainder(segment, buffer))
-    }
-
-    /// Serves `segment` from its decoded pcluster, and leaves the bytes around it for the page
-    /// cache.
-    fn with_remainder(&self, segment: &mut Segment<'_>, buffer: PageBuf) -> Placement {
         segment.place(&buffer);
         let (decoded, served) = (Arc::new(buffer), segment.from..segment.to());
         let beyond = decoded.len() - served.len();
         add(&self.path.counters.own().surplus_bytes, beyond as u64);
         let remainder = Remainder::new(self.inode, segment.logical, served, decoded.clone());
-        Placement::Uncached(decoded, Some(remainder))
+        Ok(Placement::Uncached(decoded, Some(remainder)))
     }
 
     /// A copy of the first `wanted` bytes, for readers that joined while the pcluster was being

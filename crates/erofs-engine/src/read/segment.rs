@@ -35,10 +35,6 @@ impl Segment<'_> {
         self.out.copy_from_slice(&decoded[range]);
     }
 
-    pub(crate) fn location(&self) -> Location {
-        self.pcluster.location
-    }
-
     /// Decoding time of the segment, as an equivalent number of LZ4 bytes.
     pub(crate) fn cost(&self) -> u64 {
         match self.pcluster.coding {
@@ -75,7 +71,7 @@ pub(crate) fn runs<'p, 'a>(segments: &'p mut [Segment<'a>]) -> Vec<&'p mut [Segm
     let mut runs = Vec::new();
     let mut rest = segments;
     while let Some(first) = rest.first() {
-        let start = first.location();
+        let start = first.pcluster.location;
         let (mut length, mut cost) = (u64::from(first.pcluster.length), first.cost());
         let more = rest[1..].iter().take_while(|segment| {
             let next = Location {
@@ -84,7 +80,7 @@ pub(crate) fn runs<'p, 'a>(segments: &'p mut [Segment<'a>]) -> Vec<&'p mut [Segm
             };
             length += u64::from(segment.pcluster.length);
             cost += segment.cost();
-            segment.location() == next && length <= RUN_BYTES && cost <= RUN_COST
+            segment.pcluster.location == next && length <= RUN_BYTES && cost <= RUN_COST
         });
         let (run, others) = rest.split_at_mut(1 + more.count());
         runs.push(run);

@@ -15,7 +15,7 @@ use crate::read::segment::{Segment, runs};
 use crate::read::{File, FileReader};
 use crate::request::budget::{ReadContext, Request, Share};
 use crate::request::missing::Missing;
-use crate::{Error, FileFault};
+use crate::{Error, FileFault, Result};
 
 /// Maximum length of read-ahead that the reader itself decompresses under `sync_decompress=on`, as
 /// in the kernel.
@@ -57,6 +57,8 @@ struct Work<'s, 'p, 'a> {
     file: File<'s>,
     /// Set at start. The request's share for helping threads.
     share: Share<'s>,
+    /// Set at start. When the work was queued, if its trace spans are wanted.
+    queued: Option<u64>,
     /// Set at start. `next` assigns the runs; the thread that receives an index locks the mutex at
     /// that index.
     runs: Vec<PiMutex<&'p mut [Segment<'a>]>>,
@@ -73,6 +75,7 @@ struct Work<'s, 'p, 'a> {
 impl Work<'_, '_, '_> {
     /// Does a helping thread's part; called on that thread.
     fn help(&self) {
+        self.file.path.spans.end(self.queued, "queue", 0, 0);
         let request = self.share.enter();
         self.take_part(&request);
         if let Some(missing) = request.missing() {
@@ -111,7 +114,7 @@ impl Work<'_, '_, '_> {
 
     /// Success only if every segment was filled: a thread that panics leaves no error, and the
     /// reader's buffer may contain bytes of an older reply.
-    fn outcome(self, request: &Request<'_>) -> Result<(), Error> {
+    fn outcome(self, request: &Request<'_>) -> Result<()> {
         // The error only says that bytes are missing; the request records which.
         let _ = request.need(self.missing.into_inner());
         if let Some(error) = self.error.into_inner() {
@@ -132,7 +135,7 @@ pub(crate) fn decompress_here(
     reader: FileReader<'_>,
     segments: &mut [Segment<'_>],
     help: Option<Help<'_>>,
-) -> Result<(), Error> {
+) -> Result<()> {
     match segments {
         [] => return Ok(()),
         [_] => return reader.decompress_run(segments, true).map(drop),
@@ -146,36 +149,18 @@ pub(crate) fn decompress_here(
         return work.outcome(reader.request);
     };
     add(&reader.path.counters.own().shared, 1);
-    let spans = &reader.path.spans;
-    let queued = spans.begin();
-    let help = || {
-        spans.end(queued, "queue", 0, 0);
-        work.help();
-    };
-    spread(workers, helpers.into_iter(), &help, || {
-        work.take_part(reader.request)
-    });
-    work.outcome(reader.request)
-}
-
-/// Calls `work` on the calling thread, and `help` on workers of these CPUs. Returns once no thread
-/// is inside either function; a worker that has not begun by then never will.
-fn spread(
-    workers: &Workers,
-    cpus: impl Iterator<Item = Option<usize>>,
-    help: &(dyn Fn() + Sync),
-    work: impl FnOnce(),
-) {
-    lend(help, |lent| {
-        for cpu in cpus {
+    // A worker that has not begun when this thread has finished never will.
+    lend(&|| work.help(), |lent| {
+        for cpu in helpers {
             let lent = lent.clone();
             let job = move |_: &_| {
                 lent.join();
             };
             workers.queue(cpu, Box::new(job));
         }
-        work();
+        work.take_part(reader.request);
     });
+    work.outcome(reader.request)
 }
 
 /// Has a worker fill the segments, and waits for it.
@@ -183,16 +168,10 @@ pub(crate) fn decompress_on_worker(
     reader: FileReader<'_>,
     segments: &mut [Segment<'_>],
     workers: &Workers,
-) -> Result<(), Error> {
+) -> Result<()> {
     add(&reader.path.counters.own().kickoffs, 1);
     let work = plan(reader, segments);
-    let spans = &reader.path.spans;
-    let queued = spans.begin();
-    let help = || {
-        spans.end(queued, "queue", 0, 0);
-        work.help();
-    };
-    lend(&help, |lent| {
+    lend(&|| work.help(), |lent| {
         let (done, finished) = mpsc::sync_channel::<()>(1);
         let lent = lent.clone();
         let job = Box::new(move |_: &_| {
@@ -212,6 +191,7 @@ fn plan<'s, 'p, 'a>(reader: FileReader<'s>, segments: &'p mut [Segment<'a>]) -> 
     Work {
         file: reader.file,
         share: reader.request.share(),
+        queued: reader.path.spans.begin(),
         runs: runs(segments).into_iter().map(PiMutex::new).collect(),
         next: AtomicUsize::new(0),
         failed: AtomicBool::new(false),
@@ -223,24 +203,19 @@ fn plan<'s, 'p, 'a>(reader: FileReader<'s>, segments: &'p mut [Segment<'a>]) -> 
 /// Idle workers of other CPUs, limited by the amount of work and the number of free CPUs. Threads
 /// of an unbound pool have no CPU; the first free thread takes the job.
 fn helpers(help: Help<'_>, cost: u64, runs: usize) -> Vec<Option<usize>> {
-    let Help {
-        workers,
-        contention,
-        ..
-    } = help;
-    let most = worth_helpers(contention.contended(), cost, runs);
+    let most = worth_helpers(help.contention.contended(), cost, runs);
     if most == 0 {
         return Vec::new();
     }
     // This includes the caller: each busy thread occupies a CPU.
-    let busy = contention.busy_threads();
-    if workers.mode() == Mode::Unbound {
+    let busy = help.contention.busy_threads();
+    if help.workers.mode() == Mode::Unbound {
         let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         return vec![None; most.min(cpus.saturating_sub(busy))];
     }
     let here = rustix::thread::sched_getcpu();
-    let most = most.min(workers.count().saturating_sub(busy));
-    let idle = workers.idle_helpers(here, most);
+    let most = most.min(help.workers.count().saturating_sub(busy));
+    let idle = help.workers.idle_helpers(here, most);
     idle.map(Some).collect()
 }
 

@@ -135,7 +135,8 @@ impl Spent {
         self.take(cost, control)
     }
 
-    /// Adds the next step to the cost.
+    /// Adds to the cost. A request that becomes long lowers its thread's priority; one that becomes
+    /// heavy takes the turn.
     fn take(&mut self, cost: u64, control: &Control) -> Result<(), Exceeded> {
         if control.is_closing() {
             return Err(Exceeded::Closed);
@@ -199,7 +200,7 @@ impl Spent {
 #[derive(Debug)]
 pub struct Request<'e> {
     control: &'e Control,
-    context: ReadContext,
+    pub(crate) context: ReadContext,
     /// The budget spent by the current call.
     spent: RefCell<Option<Spent>>,
     /// `None` if the request waits for networks.
@@ -242,10 +243,6 @@ impl<'e> Request<'e> {
         self.missing.borrow().is_none()
     }
 
-    pub(crate) fn context(&self) -> ReadContext {
-        self.context
-    }
-
     /// Waits for all of these uncached bytes together, or records that they are missing.
     pub(crate) fn need(&self, missing: Missing) -> io::Result<()> {
         if missing.is_empty() {
@@ -264,13 +261,13 @@ impl<'e> Request<'e> {
     /// part of it.
     pub(crate) fn begin(&self, length: u64) -> Scope<'_> {
         let mut spent = self.spent.borrow_mut();
-        let outermost = spent.is_none();
-        if outermost {
+        let is_outermost = spent.is_none();
+        if is_outermost {
             *spent = Some(Spent::new(Limits::new(length), Turn::Open, self.control));
         }
         Scope {
             request: self,
-            outermost,
+            is_outermost,
         }
     }
 
@@ -305,10 +302,7 @@ impl<'e> Request<'e> {
 
     /// The limit that the call exceeded, if it did.
     pub(crate) fn exceeded(&self) -> Option<Exceeded> {
-        self.spent
-            .borrow()
-            .as_ref()
-            .and_then(|spent| spent.exceeded)
+        self.spent.borrow().as_ref()?.exceeded
     }
 
     /// Whether the call is heavy.
@@ -363,29 +357,24 @@ impl Drop for Request<'_> {
 #[derive(Debug)]
 pub(crate) struct Scope<'r> {
     request: &'r Request<'r>,
-    outermost: bool,
+    /// Whether the call is not part of another.
+    pub(crate) is_outermost: bool,
 }
 
 impl Scope<'_> {
-    /// Whether the call is not part of another.
-    pub(crate) fn is_outermost(&self) -> bool {
-        self.outermost
-    }
-
     /// Restarts the budget for the next part of a call.
     pub(crate) fn renew(&self) {
-        let renewed = self.request.with(|spent, _| {
+        // A limit once exceeded stays exceeded.
+        let _ = self.request.with(|spent, _| {
             (spent.steps, spent.bytes) = (0, 0);
             Ok(())
         });
-        // A limit once exceeded stays exceeded.
-        renewed.unwrap_or(());
     }
 }
 
 impl Drop for Scope<'_> {
     fn drop(&mut self) {
-        if self.outermost {
+        if self.is_outermost {
             self.request.end();
         }
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use remote_image::message::RANGES;
 use remote_image::{Class, RemoteFile};
 
-/// Maximum time before it is noticed that a reader has been killed.
+/// How long a reader's death can go unnoticed.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Bytes that a request lacks.

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use erofs_format::Nid;
 
-use crate::Error;
+use crate::Result;
 use crate::cache::ReadCache;
 use crate::layers::number::ImageNames;
 use crate::request::control::Control;
@@ -97,8 +97,8 @@ impl Requests {
         request: &Request<'_>,
         key: RequestKey,
         length: u64,
-        work: impl FnOnce(&Scope<'_>) -> Result<R, Error>,
-    ) -> Result<R, Error> {
+        work: impl FnOnce(&Scope<'_>) -> Result<R>,
+    ) -> Result<R> {
         let nid = key.nid();
         let over_budget = |exceeded| self.images.error(nid, exceeded);
         let remembered = self.remembered.get();
@@ -112,7 +112,7 @@ impl Requests {
         let result = work(&scope);
         // A call inside another, such as for an inode of a listing, is not blamed for what the
         // whole request used.
-        let is_whole = scope.is_outermost();
+        let is_whole = scope.is_outermost;
         if is_whole && request.is_heavy() {
             self.remembered().heavy.put(nid, (), 1);
         }

@@ -84,26 +84,32 @@ impl Directory<'_> {
         Ok(Block::parse(bytes, start))
     }
 
-    /// Finds the last block whose first name does not sort after `name`, and searches it.
-    fn search(&mut self, name: &[u8]) -> Result<Outcome> {
+    /// Finds the last block whose first name `precedes`. Returns its number, if there is such a
+    /// block, and the number of the block in the buffer; `None` if a block has no valid first name.
+    fn last_block(&mut self, precedes: impl Fn(&[u8]) -> bool) -> Result<Option<[Option<u64>; 2]>> {
         let (mut low, mut high) = (0, self.size.div_ceil(self.block_size));
         let mut loaded = None;
         while low < high {
             let middle = low + (high - low) / 2;
-            let Ok(block) = self.load(middle)? else {
-                return Ok(Outcome::Disorder);
-            };
             loaded = Some(middle);
-            let Ok(first) = block.entry(0) else {
-                return Ok(Outcome::Disorder);
+            let Ok(block) = self.load(middle)? else {
+                return Ok(None);
             };
-            match first.name.cmp(name) {
-                Ordering::Equal => return Ok(Outcome::Found(first.nid, first.file_type)),
-                Ordering::Less => low = middle + 1,
-                Ordering::Greater => high = middle,
+            match block.entry(0) {
+                Ok(first) if precedes(first.name) => low = middle + 1,
+                Ok(_) => high = middle,
+                Err(_) => return Ok(None),
             }
         }
-        let Some(candidate) = low.checked_sub(1) else {
+        Ok(Some([low.checked_sub(1), loaded]))
+    }
+
+    /// Finds the last block whose first name does not sort after `name`, and searches it.
+    fn search(&mut self, name: &[u8]) -> Result<Outcome> {
+        let Some([candidate, loaded]) = self.last_block(|first| first <= name)? else {
+            return Ok(Outcome::Disorder);
+        };
+        let Some(candidate) = candidate else {
             return self.order_of_first(loaded);
         };
         // Usually the candidate is the block that was read last.
@@ -117,23 +123,10 @@ impl Directory<'_> {
     /// Finds the last block whose first name sorts before `name`, and in that block the first entry
     /// whose name does not.
     fn seek(&mut self, name: &[u8]) -> Result<Option<u64>> {
-        let (mut low, mut high) = (0, self.size.div_ceil(self.block_size));
-        while low < high {
-            let middle = low + (high - low) / 2;
-            let block = self.load(middle)?;
-            let Ok(first) = block
-                .as_ref()
-                .map_err(|_| ())
-                .and_then(|b| b.entry(0).map_err(|_| ()))
-            else {
-                return Ok(None);
-            };
-            match first.name < name {
-                true => low = middle + 1,
-                false => high = middle,
-            }
-        }
-        let Some(candidate) = low.checked_sub(1) else {
+        let Some([candidate, _]) = self.last_block(|first| first < name)? else {
+            return Ok(None);
+        };
+        let Some(candidate) = candidate else {
             return Ok(Some(0));
         };
         let (start, size, block_size) = (candidate * self.block_size, self.size, self.block_size);

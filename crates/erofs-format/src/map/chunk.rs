@@ -3,7 +3,7 @@
 //! See `EROFS_CHUNK_FORMAT_*` in fs/erofs/erofs_fs.h and `erofs_map_blocks` in fs/erofs/data.c.
 
 use super::plain;
-use crate::meta::{Window, structure};
+use crate::meta::{Window, structure, word};
 use crate::raw::RawChunkIndex;
 use crate::{DataLayout, Extent, ExtentKind, Inode, Reader, Result, Superblock};
 
@@ -13,7 +13,7 @@ const BLOCK_BITS: u32 = 0x1f;
 const INDEXES: u32 = 0x20;
 /// Addresses in indexes have 48 bits.
 const WIDE: u32 = 0x40;
-/// The other half of the union is reserved.
+/// The lower half of the union is the chunk format; the upper half is reserved.
 const FORMAT: u32 = 0xffff;
 
 /// Maximum number of chunks joined into one extent, which bounds the work of one call.
@@ -43,10 +43,8 @@ type Chunk = Option<(u16, u64)>;
 impl Table<'_> {
     fn chunk(&mut self, number: u64) -> Result<Chunk> {
         let entry_size = if self.indexes { 8 } else { 4 };
-        let offset = number
-            .checked_mul(entry_size)
-            .and_then(|offset| offset.checked_add(self.start));
-        let Some(offset) = offset else {
+        let offset = number.checked_mul(entry_size);
+        let Some(offset) = offset.and_then(|offset| offset.checked_add(self.start)) else {
             return corrupted!("chunk {number} has no index");
         };
         let bytes = self.window.get(offset, entry_size as usize)?;
@@ -54,7 +52,7 @@ impl Table<'_> {
             let raw = structure(bytes);
             return Ok(self.parse(&raw));
         }
-        let block = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+        let block = word(bytes, 0);
         Ok((block != u32::MAX).then_some((0, block.into())))
     }
 
@@ -75,7 +73,7 @@ pub(super) fn map(image: Reader<'_>, inode: &Inode, offset: u64) -> Result<Exten
         start: inode.body().next_multiple_of(if indexes { 8 } else { 4 }),
         indexes,
         wide: format & WIDE != 0,
-        device_mask: image.devices().id_mask(),
+        device_mask: image.devices.id_mask(),
     };
     let number = offset >> chunk_bits;
     let chunk = table.chunk(number)?;

@@ -26,18 +26,10 @@ pub(super) fn compressed(
     inode: &Inode,
     candidate: &Candidate,
 ) -> Result<Extent> {
-    let &Candidate {
-        logical,
-        decoded_end,
-        physical,
-        length,
-        coding,
-        partial,
-        inline,
-    } = candidate;
-    let nid = inode.own_nid();
+    let (logical, length, coding) = (candidate.logical, candidate.length, candidate.coding);
+    let (nid, physical) = (inode.own_nid(), candidate.physical);
     let at = format_args!("pcluster at {physical:#x}, byte {logical} of nid {nid:#x}");
-    let decoded_length = decoded_end - logical;
+    let decoded_length = candidate.decoded_end - logical;
     if length > MAX_PCLUSTER || decoded_length > MAX_DECODED {
         return unsupported!(
             "{length} stored bytes for {decoded_length} decoded ones; the limits are 1 MiB and 12 \
@@ -62,32 +54,25 @@ pub(super) fn compressed(
         length: length as u32,
         coding,
         decoded_length,
-        partial,
-        inline,
+        partial: candidate.partial,
+        inline: candidate.inline,
     };
-    let length = decoded_end.min(inode.size) - logical;
-    Ok(Extent::new(
-        logical,
-        length,
-        ExtentKind::Compressed(pcluster),
-    ))
+    let length = candidate.decoded_end.min(inode.size) - logical;
+    let kind = ExtentKind::Compressed(pcluster);
+    Ok(Extent::new(logical, length, kind))
 }
 
 fn locate(image: Reader<'_>, inode: &Inode, candidate: &Candidate) -> Result<Location> {
-    let &Candidate {
-        physical, length, ..
-    } = candidate;
-    let (device, metabox, physical) = if candidate.inline {
-        let meta = image.meta_of(inode)?;
-        meta.check(physical, length)?;
-        (0, meta.is_metabox(), physical)
-    } else {
-        let place = image.devices().resolve_range(0, physical, length)?;
-        (place.device, false, place.physical)
-    };
+    let (physical, length) = (candidate.physical, candidate.length);
+    if !candidate.inline {
+        let place = image.devices.resolve_range(0, physical, length)?;
+        return Ok(Location::on_device(place.device, place.physical));
+    }
+    let meta = image.meta_of(inode)?;
+    meta.check(physical, length)?;
     Ok(Location {
-        device,
-        metabox,
+        device: 0,
+        metabox: meta.is_metabox(),
         physical,
     })
 }
@@ -121,30 +106,26 @@ pub(super) fn fragment(
     offset: u64,
 ) -> Result<Extent> {
     let nid = inode.own_nid();
-    let Some(packed_nid) = image.packed_nid() else {
+    let Some(packed_nid) = image.superblock().packed_nid else {
         return corrupted!("fragment of nid {nid:#x}: the image has no packed inode");
     };
     if nid == packed_nid {
         return corrupted!("fragment of nid {nid:#x}: it is the packed inode itself");
     }
-    if image.metabox_nid() == Some(nid) && packed_nid & NID_IN_METABOX != 0 {
+    if image.superblock().metabox_nid == Some(nid) && packed_nid & NID_IN_METABOX != 0 {
         return corrupted!(
             "fragment of the metabox (nid {nid:#x}): the packed inode is stored in the metabox"
         );
     }
     let length = inode.size - logical;
     let end = offset.checked_add(length);
-    let size = image
-        .holder(Holder::Packed)
-        .map_or(u64::MAX, |packed| packed.size);
+    let packed = image.holder(Holder::Packed);
+    let size = packed.map_or(u64::MAX, |packed| packed.size);
     if end.is_none_or(|end| end > size) {
         return corrupted!(
             "fragment of nid {nid:#x}: {length} bytes at {offset:#x} of a packed inode of {size}"
         );
     }
-    Ok(Extent::new(
-        logical,
-        length,
-        ExtentKind::Fragment { offset },
-    ))
+    let kind = ExtentKind::Fragment { offset };
+    Ok(Extent::new(logical, length, kind))
 }

@@ -13,9 +13,8 @@ pub(super) fn extent(
     range: Range<u64>,
     (device, block): (u16, u64),
 ) -> Result<Extent> {
-    let place = image
-        .devices()
-        .resolve(device, image.block_address(block)?)?;
+    let address = image.block_address(block)?;
+    let place = image.devices.resolve(device, address)?;
     let (device, physical, available) = (place.device, place.physical, place.available);
     let length = (range.end - range.start).min(available);
     if offset - range.start >= length {

@@ -6,7 +6,7 @@
 //! the backward distance for non-heads, the forward distance for a non-head that is the last one of
 //! its pack. See `z_erofs_load_compact_lcluster` in fs/erofs/zmap.c.
 
-use crate::meta::Window;
+use crate::meta::{Window, word};
 use crate::zmap::{BIG_PCLUSTER_1, BLOCK_COUNT, COMPACTED_2B, Index, Kind, Lcluster};
 use crate::{Inode, Result};
 
@@ -102,16 +102,9 @@ impl Decoder<'_> {
         let at = slot * entry_bits;
         let byte = (at / 8) as usize;
         // The block address after the entries guarantees that these four bytes exist.
-        let word = self.word(byte) >> (at % 8);
-        (
-            Kind::from_bits(word >> self.value_bits),
-            word & ((1 << self.value_bits) - 1),
-        )
-    }
-
-    fn word(&self, at: usize) -> u32 {
-        let bytes = &self.bytes[at..at + 4];
-        u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
+        let bits = word(self.bytes, byte) >> (at % 8);
+        let value = bits & ((1 << self.value_bits) - 1);
+        (Kind::from_bits(bits >> self.value_bits), value)
     }
 
     fn lcluster(&self, slot: u32, index_end: u64) -> Result<Lcluster, &'static str> {
@@ -170,19 +163,12 @@ impl Decoder<'_> {
 
     /// Block of the head at `slot`: the pack's address plus the blocks of preceding pclusters.
     fn block(&self, slot: u32) -> Result<u64, &'static str> {
-        let base = u64::from(self.word(self.bytes.len() - 4));
-        let blocks = if self.big {
-            self.big_blocks(slot)?
-        } else {
-            1 + self.heads(slot)
-        };
-        Ok(base + blocks)
-    }
-
-    fn heads(&self, slot: u32) -> u64 {
-        (0..slot)
-            .filter(|&slot| self.entry(slot).0 != Kind::NonHead)
-            .count() as u64
+        let base = u64::from(word(self.bytes, self.bytes.len() - 4));
+        if self.big {
+            return Ok(base + self.big_blocks(slot)?);
+        }
+        let heads = (0..slot).filter(|&slot| self.entry(slot).0 != Kind::NonHead);
+        Ok(base + 1 + heads.count() as u64)
     }
 
     /// A head stands for one block unless the next entry has a count; a count whose head is in the

@@ -7,9 +7,9 @@
 //! an 8-byte address that is stored in front of the records. See `z_erofs_extent` in
 //! fs/erofs/erofs_fs.h and `z_erofs_map_blocks_ext` in fs/erofs/zmap.c.
 
-use crate::meta::{Meta, Window};
+use crate::meta::{Meta, Window, word};
 use crate::zmap::Extents;
-use crate::{Coding, Extent, ExtentKind, Inode, Reader, Result};
+use crate::{Extent, ExtentKind, Inode, Reader, Result};
 
 use super::pcluster::{Candidate, algorithm, compressed, fragment, plain};
 
@@ -27,7 +27,7 @@ const FORMAT_SHIFT: u32 = 28;
 const MAX_CONTIGUOUS: u64 = 1 << 24;
 
 /// A record in a form common to all record sizes; the result of a search.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Record {
     /// Stored length with its flags.
     stored: u32,
@@ -98,8 +98,7 @@ impl Extents {
                     ..self.numbered(inode, number, stored)
                 });
             }
-            let next = physical.checked_add((stored & LENGTH).into());
-            let Some(next) = next else {
+            let Some(next) = physical.checked_add((stored & LENGTH).into()) else {
                 return corrupted!("extent {at} of nid {:#x} has no address", inode.own_nid());
             };
             physical = next;
@@ -154,33 +153,24 @@ impl Extents {
             },
             // A hole up to the first extent.
             None => Record {
-                stored: 0,
-                physical: 0,
-                logical: 0,
                 end,
-                last: false,
+                ..Record::default()
             },
         })
     }
 
     fn parse(&self, bytes: &[u8]) -> Record {
-        let high = if self.record > 16 {
-            u64::from(word(bytes, 16)) << 32
-        } else {
-            0
+        let high = match self.record {
+            16 => 0,
+            _ => u64::from(word(bytes, 16)) << 32,
         };
         Record {
             stored: word(bytes, 0),
             physical: u64::from(word(bytes, 4)) | u64::from(word(bytes, 8)) << 32,
             logical: u64::from(word(bytes, 12)) | high,
-            end: 0,
-            last: false,
+            ..Record::default()
         }
     }
-}
-
-fn word(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
 pub(super) fn map(
@@ -190,55 +180,31 @@ pub(super) fn map(
     offset: u64,
 ) -> Result<Extent> {
     let record = extents.find(inode, image.meta_of(inode)?, offset)?;
-    let Record {
-        stored,
-        physical,
-        logical,
-        end,
-        last,
-    } = record;
-    if last && extents.fragment {
+    let (stored, physical, logical) = (record.stored, record.physical, record.logical);
+    if record.last && extents.fragment {
         // The address has an upper half if the record has room for it.
-        let high = if extents.record > 4 {
-            physical << 32
-        } else {
-            0
+        let high = match extents.record {
+            4 => 0,
+            _ => physical << 32,
         };
         return fragment(image, inode, logical, u64::from(stored) | high);
     }
-    let length = stored & LENGTH;
+    let length = u64::from(stored & LENGTH);
     if length == 0 {
-        return Ok(Extent::new(logical, end - logical, ExtentKind::Hole));
+        let length = record.end - logical;
+        return Ok(Extent::new(logical, length, ExtentKind::Hole));
     }
-    compressed(
-        image,
-        inode,
-        &Candidate {
-            logical,
-            decoded_end: end,
-            physical,
-            length: length.into(),
-            coding: coding(image, inode, extents, stored, physical)?,
-            partial: stored & PARTIAL != 0,
-            inline: false,
+    let candidate = Candidate {
+        logical,
+        decoded_end: record.end,
+        physical,
+        length,
+        coding: match (stored >> FORMAT_SHIFT) as u8 {
+            0 => plain(image, extents.interlaced, physical, length),
+            format => algorithm(inode, format - 1)?,
         },
-    )
-}
-
-fn coding(
-    image: Reader<'_>,
-    inode: &Inode,
-    extents: &Extents,
-    stored: u32,
-    physical: u64,
-) -> Result<Coding> {
-    match (stored >> FORMAT_SHIFT) as u8 {
-        0 => Ok(plain(
-            image,
-            extents.interlaced,
-            physical,
-            (stored & LENGTH).into(),
-        )),
-        format => algorithm(inode, format - 1),
-    }
+        partial: stored & PARTIAL != 0,
+        inline: false,
+    };
+    compressed(image, inode, &candidate)
 }

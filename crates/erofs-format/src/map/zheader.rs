@@ -118,7 +118,7 @@ fn find_tail(image: Reader<'_>, inode: &Inode, index: &Index, first: u32) -> Res
     if !in_fragment && !inline {
         return Ok(Tail::None);
     }
-    let last = zindex::find(image, inode, index, inode.size - 1)?;
+    let last = zindex::Search::new(image, inode, index)?.find(inode.size - 1)?;
     if in_fragment {
         // In full indexes the head's unused block address holds the upper half of the offset. A
         // hole's block address is meaningless, so the offset is set beyond every packed inode.

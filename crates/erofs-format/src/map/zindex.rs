@@ -11,7 +11,7 @@ use crate::meta::Window;
 use crate::zmap::{
     BIG_PCLUSTER_1, BIG_PCLUSTER_2, INTERLACED_PCLUSTER, Index, Kind, Lcluster, Tail,
 };
-use crate::{Coding, Extent, ExtentKind, Inode, Reader, Result};
+use crate::{Extent, ExtentKind, Inode, Reader, Result};
 
 use super::pcluster::{Candidate, algorithm, compressed, fragment, plain};
 use super::{zcompact, zfull};
@@ -30,70 +30,135 @@ pub(super) struct Found {
     pub index_end: u64,
 }
 
-fn load(inode: &Inode, index: &Index, window: &mut Window<'_>, lcn: u64) -> Result<Lcluster> {
-    let lcluster = match index.full {
-        true => zfull::load(index, window, lcn),
-        false => zcompact::load(inode, index, window, lcn),
-    }?;
-    if lcluster.kind != Kind::NonHead && lcluster.clusterofs >> index.lcluster_bits != 0 {
-        return corrupted!(
-            "lcluster {lcn} of nid {:#x} has clusterofs {}, beyond its {} bytes",
-            inode.own_nid(),
-            lcluster.clusterofs,
-            1u64 << index.lcluster_bits
-        );
+/// The index of an inode, with a window for the entries that a search reads.
+pub(super) struct Search<'a> {
+    inode: &'a Inode,
+    index: &'a Index,
+    window: Window<'a>,
+}
+
+impl<'a> Search<'a> {
+    pub fn new(image: Reader<'a>, inode: &'a Inode, index: &'a Index) -> Result<Self> {
+        Ok(Self {
+            inode,
+            index,
+            window: Window::new(image.meta_of(inode)?),
+        })
     }
-    Ok(lcluster)
-}
 
-/// Finds the head of the extent that contains byte `offset`.
-pub(super) fn find(image: Reader<'_>, inode: &Inode, index: &Index, offset: u64) -> Result<Found> {
-    find_in(
-        inode,
-        index,
-        &mut Window::new(image.meta_of(inode)?),
-        offset,
-    )
-}
-
-fn find_in(inode: &Inode, index: &Index, window: &mut Window<'_>, offset: u64) -> Result<Found> {
-    let bits = index.lcluster_bits;
-    let mut lcn = offset >> bits;
-    let mut lcluster = load(inode, index, window, lcn)?;
-    let index_end = lcluster.index_end;
-    let mut back = match lcluster.kind {
-        Kind::NonHead => lcluster.back,
-        _ if offset & ((1 << bits) - 1) >= lcluster.clusterofs => 0,
-        _ => 1,
-    };
-    for _ in 0..MAX_STEPS {
-        if back == 0 && lcluster.kind != Kind::NonHead {
-            let logical = (lcn << bits) | lcluster.clusterofs;
-            return Ok(Found {
-                lcn,
-                head: lcluster,
-                logical,
-                index_end,
-            });
-        }
-        if back == 0 || back > lcn {
+    fn load(&mut self, lcn: u64) -> Result<Lcluster> {
+        let bits = self.index.lcluster_bits;
+        let lcluster = match self.index.full {
+            true => zfull::load(self.index, &mut self.window, lcn),
+            false => zcompact::load(self.inode, self.index, &mut self.window, lcn),
+        }?;
+        if lcluster.kind != Kind::NonHead && lcluster.clusterofs >> bits != 0 {
             return corrupted!(
-                "lcluster {lcn} of nid {:#x} has its head {back} lclusters earlier",
-                inode.own_nid()
+                "lcluster {lcn} of nid {:#x} has clusterofs {}, beyond its {} bytes",
+                self.inode.own_nid(),
+                lcluster.clusterofs,
+                1u64 << bits
             );
         }
-        lcn -= back;
-        lcluster = load(inode, index, window, lcn)?;
-        back = if lcluster.kind == Kind::NonHead {
-            lcluster.back.max(1)
-        } else {
-            0
-        };
+        Ok(lcluster)
     }
-    corrupted!(
-        "no head before byte {offset} of nid {:#x} within {MAX_STEPS} steps",
-        inode.own_nid()
-    )
+
+    /// Finds the head of the extent that contains byte `offset`.
+    pub fn find(&mut self, offset: u64) -> Result<Found> {
+        let bits = self.index.lcluster_bits;
+        let nid = self.inode.own_nid();
+        let mut lcn = offset >> bits;
+        let mut lcluster = self.load(lcn)?;
+        let index_end = lcluster.index_end;
+        let mut back = match lcluster.kind {
+            Kind::NonHead => lcluster.back,
+            _ if offset & ((1 << bits) - 1) >= lcluster.clusterofs => 0,
+            _ => 1,
+        };
+        for _ in 0..MAX_STEPS {
+            if back == 0 && lcluster.kind != Kind::NonHead {
+                let logical = (lcn << bits) | lcluster.clusterofs;
+                return Ok(Found {
+                    lcn,
+                    head: lcluster,
+                    logical,
+                    index_end,
+                });
+            }
+            if back == 0 || back > lcn {
+                return corrupted!(
+                    "lcluster {lcn} of nid {nid:#x} has its head {back} lclusters earlier"
+                );
+            }
+            lcn -= back;
+            lcluster = self.load(lcn)?;
+            back = match lcluster.kind {
+                Kind::NonHead => lcluster.back.max(1),
+                _ => 0,
+            };
+        }
+        corrupted!("no head before byte {offset} of nid {nid:#x} within {MAX_STEPS} steps")
+    }
+
+    /// A pcluster that is a hole. The extent covers the part around `offset`: it starts no earlier
+    /// than the lcluster of `offset`, since the head may be far away, and ends where the bounded
+    /// search for the next head ends.
+    fn hole(&mut self, found: &Found, offset: u64) -> Result<Extent> {
+        let lcn = offset >> self.index.lcluster_bits;
+        let start = found.logical.max(lcn << self.index.lcluster_bits);
+        let end = self.next_head(lcn.max(found.lcn + 1), start + MAX_DECODED)?;
+        let length = end.min(self.inode.size) - start;
+        Ok(Extent::new(start, length, ExtentKind::Hole))
+    }
+
+    /// Blocks in the pcluster. With big pclusters, the first non-head after the head stores the
+    /// number. A hole has no blocks.
+    fn stored_blocks(&mut self, found: &Found) -> Result<u64> {
+        if found.head.hole {
+            return Ok(0);
+        }
+        let big = match found.head.kind {
+            Kind::Head1 => BIG_PCLUSTER_1,
+            _ => BIG_PCLUSTER_2,
+        };
+        let next = found.lcn + 1;
+        let is_last = next << self.index.lcluster_bits >= self.inode.size;
+        if self.index.advise & big == 0 || is_last {
+            return Ok(1);
+        }
+        let lcluster = self.load(next)?;
+        if lcluster.kind != Kind::NonHead {
+            return Ok(1);
+        }
+        if lcluster.back != 1 {
+            return corrupted!(
+                "lcluster {next} of nid {:#x}, after a head, has its head {} lclusters earlier",
+                self.inode.own_nid(),
+                lcluster.back
+            );
+        }
+        Ok(lcluster.stored_blocks.unwrap_or(1))
+    }
+
+    /// Where the data of the first head at or after an lcluster begins, or the end of the file. The
+    /// search stops beyond `most`: a pcluster that long is rejected, and a hole becomes several
+    /// extents.
+    fn next_head(&mut self, mut lcn: u64, most: u64) -> Result<u64> {
+        loop {
+            let start = lcn << self.index.lcluster_bits;
+            if start >= self.inode.size {
+                return Ok(self.inode.size);
+            }
+            if start > most {
+                return Ok(start);
+            }
+            let lcluster = self.load(lcn)?;
+            if lcluster.kind != Kind::NonHead {
+                return Ok(start + lcluster.clusterofs);
+            }
+            lcn += lcluster.forward.max(1);
+        }
+    }
 }
 
 pub(super) fn map(image: Reader<'_>, inode: &Inode, index: &Index, offset: u64) -> Result<Extent> {
@@ -101,8 +166,8 @@ pub(super) fn map(image: Reader<'_>, inode: &Inode, index: &Index, offset: u64) 
     if let Tail::Fragment { head: 0, offset } = index.tail {
         return fragment(image, inode, 0, offset);
     }
-    let mut window = Window::new(image.meta_of(inode)?);
-    let found = find_in(inode, index, &mut window, offset)?;
+    let mut search = Search::new(image, inode, index)?;
+    let found = search.find(offset)?;
     let (physical, length, decoded_end, inline) = match index.tail {
         Tail::Fragment { head, offset } if head == found.lcn => {
             return fragment(image, inode, found.logical, offset);
@@ -113,12 +178,11 @@ pub(super) fn map(image: Reader<'_>, inode: &Inode, index: &Index, offset: u64) 
             length,
         } if head == found.lcn => (physical, length.into(), inode.size, true),
         _ => {
-            let blocks = stored_blocks(inode, index, &mut window, &found)?;
+            let blocks = search.stored_blocks(&found)?;
             if blocks == 0 {
-                return hole(inode, index, &mut window, &found, offset);
+                return search.hole(&found, offset);
             }
-            let most = found.logical + MAX_DECODED;
-            let decoded_end = next_head(inode, index, &mut window, found.lcn + 1, most)?;
+            let decoded_end = search.next_head(found.lcn + 1, found.logical + MAX_DECODED)?;
             let length = blocks * u64::from(image.superblock().block_size);
             let physical = image.block_address(found.head.block)?;
             (physical, length, decoded_end, false)
@@ -126,26 +190,20 @@ pub(super) fn map(image: Reader<'_>, inode: &Inode, index: &Index, offset: u64) 
     };
     // A tail after the index is never rotated, even if it fills a block.
     let rotated = index.advise & INTERLACED_PCLUSTER != 0 && !inline;
-    let stored = plain(image, rotated, physical, length);
     let candidate = Candidate {
         logical: found.logical,
         decoded_end,
         physical,
         length,
-        coding: coding(inode, index, &found.head, stored)?,
+        coding: match found.head.kind {
+            Kind::Head1 => algorithm(inode, index.algorithms[0])?,
+            Kind::Head2 => algorithm(inode, index.algorithms[1])?,
+            Kind::Plain | Kind::NonHead => plain(image, rotated, physical, length),
+        },
         partial: found.head.partial,
         inline,
     };
     compressed(image, inode, &candidate)
-}
-
-/// The coding of a pcluster; `stored` if it is not compressed.
-fn coding(inode: &Inode, index: &Index, head: &Lcluster, stored: Coding) -> Result<Coding> {
-    match head.kind {
-        Kind::Head1 => algorithm(inode, index.algorithms[0]),
-        Kind::Head2 => algorithm(inode, index.algorithms[1]),
-        Kind::Plain | Kind::NonHead => Ok(stored),
-    }
 }
 
 /// See [`Reader::contradiction`].
@@ -190,94 +248,12 @@ pub(super) fn has_holes(
         Tail::None => ((inode.size - 1) >> index.lcluster_bits) + 1,
     };
     *entries = entries.checked_sub(lclusters)?;
-    let mut window = Window::new(image.meta_of(inode).ok()?);
+    let mut search = Search::new(image, inode, index).ok()?;
     for lcn in 0..lclusters {
-        let lcluster = load(inode, index, &mut window, lcn).ok()?;
+        let lcluster = search.load(lcn).ok()?;
         if lcluster.hole || lcluster.stored_blocks == Some(0) {
             return Some(true);
         }
     }
     Some(false)
-}
-
-/// A pcluster that is a hole. The extent covers the part around `offset`: it starts no earlier than
-/// the lcluster of `offset`, since the head may be far away, and ends where the bounded search for
-/// the next head ends.
-fn hole(
-    inode: &Inode,
-    index: &Index,
-    window: &mut Window<'_>,
-    found: &Found,
-    offset: u64,
-) -> Result<Extent> {
-    let lcn = offset >> index.lcluster_bits;
-    let start = found.logical.max(lcn << index.lcluster_bits);
-    let end = next_head(
-        inode,
-        index,
-        window,
-        lcn.max(found.lcn + 1),
-        start + MAX_DECODED,
-    )?;
-    let length = end.min(inode.size) - start;
-    Ok(Extent::new(start, length, ExtentKind::Hole))
-}
-
-/// Blocks in the pcluster. With big pclusters, the first non-head after the head stores the number.
-/// A hole has no blocks.
-fn stored_blocks(
-    inode: &Inode,
-    index: &Index,
-    window: &mut Window<'_>,
-    found: &Found,
-) -> Result<u64> {
-    if found.head.hole {
-        return Ok(0);
-    }
-    let big = match found.head.kind {
-        Kind::Head1 => BIG_PCLUSTER_1,
-        _ => BIG_PCLUSTER_2,
-    };
-    let next = found.lcn + 1;
-    if index.advise & big == 0 || next << index.lcluster_bits >= inode.size {
-        return Ok(1);
-    }
-    let lcluster = load(inode, index, window, next)?;
-    if lcluster.kind != Kind::NonHead {
-        return Ok(1);
-    }
-    if lcluster.back != 1 {
-        return corrupted!(
-            "lcluster {next} of nid {:#x}, after a head, has its head {} lclusters earlier",
-            inode.own_nid(),
-            lcluster.back
-        );
-    }
-    Ok(lcluster.stored_blocks.unwrap_or(1))
-}
-
-/// Where the data of the first head at or after an lcluster begins, or the end of the file. The
-/// search stops beyond `most`: a pcluster that long is rejected, and a hole becomes several
-/// extents.
-fn next_head(
-    inode: &Inode,
-    index: &Index,
-    window: &mut Window<'_>,
-    mut lcn: u64,
-    most: u64,
-) -> Result<u64> {
-    loop {
-        let start = lcn << index.lcluster_bits;
-        if start >= inode.size {
-            return Ok(inode.size);
-        }
-        if start > most {
-            return Ok(start);
-        }
-        let lcluster = load(inode, index, window, lcn)?;
-        if lcluster.kind != Kind::NonHead {
-            return Ok(start + lcluster.clusterofs);
-        }
-        lcn += lcluster.forward.max(1);
-    }
 }

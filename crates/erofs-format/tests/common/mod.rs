@@ -78,11 +78,11 @@ impl Opened {
     /// decoder is needed.
     pub fn supply_special(&mut self) -> bool {
         let mut all = true;
-        if let Some(nid) = self.image.metabox_nid() {
+        if let Some(nid) = self.image.superblock().metabox_nid {
             self.readers.metabox = plain_content(self.reader(), nid);
             all &= self.readers.metabox.is_some();
         }
-        if let Some(nid) = self.image.packed_nid() {
+        if let Some(nid) = self.image.superblock().packed_nid {
             self.readers.packed = plain_content(self.reader(), nid);
             all &= self.readers.packed.is_some();
         }

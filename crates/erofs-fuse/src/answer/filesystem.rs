@@ -287,7 +287,7 @@ impl ErofsFilesystem {
         Attr {
             ino: self.inode_number(inode.nid),
             size: inode.size,
-            blocks: inode.blocks,
+            blocks: inode.stat_blocks(),
             atime: seconds,
             mtime: seconds,
             ctime: seconds,

@@ -38,7 +38,7 @@ fn what_a_caller_does_in_the_middle_of_a_request_is_no_part_of_it() {
     for _ in 0..3 {
         request.outside(|| {
             let read = request.begin(0);
-            assert!(read.is_outermost());
+            assert!(read.is_outermost);
             // The inner call has its own limits, and may itself be heavy.
             assert_eq!(request.charge(MAX_BYTES), Ok(()));
             assert_eq!(request.charge(1), Err(Exceeded::Bytes));

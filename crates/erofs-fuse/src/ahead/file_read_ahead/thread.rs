@@ -92,6 +92,7 @@ fn decode<'b>(job: &Job, engine: &Engine, buffer: &'b mut Vec<u8>) -> Option<&'b
         buffer.resize(size, 0);
     }
     let bytes = &mut buffer[..size];
-    engine.prefetch_at(&inode, 0, bytes).ok()?;
+    let request = engine.waiting();
+    engine.read_ahead_at(&request, &inode, 0, bytes).ok()?;
     Some(bytes)
 }

@@ -239,7 +239,10 @@ mod tests {
             image: "a.erofs".into(),
             nid,
             own_nid: nid,
-            fault: erofs_engine::FileFault::Loop("a circle"),
+            fault: erofs_engine::FileFault::Kind {
+                what: "a circle",
+                errno: errno::EUCLEAN,
+            },
         }
     }
 
