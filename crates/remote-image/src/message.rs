@@ -71,21 +71,21 @@ figures::figures! {
     #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
     pub struct Counters {
         /// Bytes of blocks fetched over the network.
-        pub fetched_bytes: u64,
+        pub fetched_bytes: u64 => counter "remote_fetched_bytes_total",
         /// The part of `fetched_bytes` that no reader waited for when it was requested.
         #[serde(default)]
         pub ahead_bytes: u64,
         /// Bytes of the image that are currently cached.
-        pub cached_bytes: u64,
+        pub cached_bytes: u64 => gauge "remote_cached_bytes",
         /// The part of `cached_bytes` that this server has not read.
         #[serde(default)]
         pub unread_bytes: u64,
         /// Questions that have not been answered, including those that no reader waits for.
-        pub waiting: u64,
+        pub waiting: u64 => gauge "remote_waiting_requests",
         /// Requests to the server.
-        pub round_trips: u64,
+        pub round_trips: u64 => counter "remote_round_trips_total",
         /// Requests to the server that failed and were retried or given up.
-        pub failures: u64,
+        pub failures: u64 => counter "remote_failures_total",
         /// Whether the bytes are in the cache instead of a temporary file.
         pub kept: bool,
         /// The reason why new blocks are not kept in the cache, if they are not.

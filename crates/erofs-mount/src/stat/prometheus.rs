@@ -273,6 +273,10 @@ mod tests {
                 "run_ns": {"count": 3, "sum": 5000, "buckets": [[9, 1], [11, 2]]}
             },
             "profile": {"state": "replayed", "prefetched_bytes": 8192, "wasted_bytes": null},
+            "remote": [
+                {"url": "http://x/a", "fetched_bytes": 100, "round_trips": 3, "failures": 1},
+                {"url": "http://x/b", "fetched_bytes": 24, "error": "it is starting again"}
+            ],
             "workers": [{
                 "cpu": null, "name": "erofs_worker/u0", "policy": "other", "panics": 1,
                 "queue_delay": {"count": 5, "total_ns": 2_000_000_000_u64}
@@ -378,6 +382,8 @@ mod tests {
             "erofast_worker_panics_total{mountpoint=\"/m\\\\n\"} 3",
             "erofast_worker_jobs_total{mountpoint=\"/m\\\\n\"} 6",
             "erofast_worker_queue_delay_seconds_total{mountpoint=\"/m\\\\n\"} 2.5",
+            "erofast_remote_fetched_bytes_total{mountpoint=\"/m\\\\n\"} 124",
+            "erofast_remote_failures_total{mountpoint=\"/m\\\\n\"} 1",
             "erofast_up{mountpoint=\"/m\\\\n\"} 1",
             "erofast_sandbox{mountpoint=\"/m\\\\n\",part=\"landlock\"} 1",
             "erofast_sandbox{mountpoint=\"/m\\\\n\",part=\"seccomp\"} 0",
