@@ -117,8 +117,14 @@ fn signals_to_a_standby_end_nothing_once_it_takes_over() {
         Ok(()) => assert!(is_restarted(&place)),
     }
     for signal in [Signal::TERM, Signal::HUP, Signal::INT] {
-        let before = Processes::without(&place, &[]);
-        kill_process(before.standby, signal).unwrap();
+        let mut before = Processes::without(&place, &[]);
+        // The helper renews its standby until it has answered the server's last request, so the
+        // process that was found may have been replaced by now.
+        soon("a signal to the last standby", || {
+            before = Processes::without(&place, &[]);
+            let is_sent = kill_process(before.standby, signal).is_ok();
+            is_sent && Processes::of(&place) == Some(before)
+        });
         kill_process(before.helper, Signal::KILL).unwrap();
         let after = Processes::without(&place, &[before.helper]);
         assert!(fs::read_dir(&place.path).unwrap().count() > 3);
