@@ -14,7 +14,7 @@ use rustix::thread::{
 /// `nobody` and `nogroup`, as the kernel and all distributions number them.
 pub const NOBODY: u32 = 65534;
 
-/// PROC_USER_INIT_INO of the kernel.
+/// Inode number of the initial user namespace: PROC_USER_INIT_INO of the kernel.
 const FIRST: u64 = 0xEFFF_FFFD;
 
 /// Whether this process is in the initial user namespace.

@@ -24,6 +24,16 @@ pub fn first_ready(
     Ok(polled.iter().position(|fd| !fd.revents().is_empty()))
 }
 
+/// Waits for a descriptor to become readable or to report its other end closed; returns false if
+/// that has not happened by `deadline`.
+pub fn is_readable_before(deadline: Instant, descriptor: BorrowedFd<'_>) -> bool {
+    let left = deadline.saturating_duration_since(Instant::now());
+    matches!(
+        first_ready(&[(descriptor, PollFlags::IN)], Some(left)),
+        Ok(Some(_))
+    )
+}
+
 /// Whether the other end of a socket is closed, or the device was unmounted or aborted.
 pub fn has_ended(descriptor: BorrowedFd<'_>) -> bool {
     let now = first_ready(&[(descriptor, PollFlags::empty())], Some(Duration::ZERO));

@@ -1,5 +1,7 @@
 //! A child process.
 
+use std::ffi::CStr;
+use std::fs::File;
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::process::ExitStatusExt;
@@ -33,6 +35,30 @@ impl ChildProcess {
         let pid = sys::fork::fork(stdin, keep, child)?;
         let none = io::Error::from(io::ErrorKind::InvalidData);
         Pid::from_raw(pid).map(Self).ok_or(none)
+    }
+
+    /// Runs `ask`, which may wait forever, in a child process without output. Returns the exit
+    /// status; `None` if the child had not ended after `limit`, when it was killed.
+    pub(crate) fn ask(
+        limit: Duration,
+        ask: impl FnOnce() -> i32,
+    ) -> io::Result<Option<ExitStatus>> {
+        let null = File::open("/dev/null")?;
+        let child = Self::fork(null.into(), &[], || {
+            // The process that waits for the mount reads standard output to its end.
+            let _ = rustix::stdio::dup2_stdout(rustix::stdio::stdin());
+            let _ = rustix::stdio::dup2_stderr(rustix::stdio::stdin());
+            ask()
+        });
+        child?.wait_for(limit)
+    }
+
+    /// Gives this process, a child that was just forked, a name for `ps` and pkill(1), and `null`
+    /// as its output: the process that waits for the mount reads standard output to its end.
+    pub(crate) fn begin(name: &CStr, null: &OwnedFd) {
+        let _ = rustix::thread::set_name(name);
+        let _ = rustix::stdio::dup2_stdout(null);
+        let _ = rustix::stdio::dup2_stderr(null);
     }
 
     pub(crate) fn number(&self) -> i32 {

@@ -27,7 +27,7 @@ use crate::child::ChildProcess;
 use crate::inherited;
 use crate::mounting::{self, EnableUringRestorer, passed};
 use crate::outside::Family;
-use crate::patience::{self, Awaited, read_from};
+use crate::patience::{self, Awaited, not_mounted, read_from};
 use crate::respawn::{self, OTHER_VERSION, Role};
 use crate::supervise::{self, READY, report_ready};
 use erofs_fuse::error::Error;
@@ -60,8 +60,8 @@ pub fn mount(request: &MountRequest) -> Result<(), Error> {
 /// Starts the daemon, and waits until it serves or reports why it does not.
 fn start(request: &MountRequest) -> Result<(), Error> {
     let mut request = request.clone();
-    // The daemon's standard input is /dev/null. The image's descriptor is not closed on exec, so
-    // the daemon inherits it.
+    // The daemon's standard input is /dev/null. It inherits the image as a duplicate, which is not
+    // closed on exec.
     let image = request
         .is_standard_input()
         .then(|| rustix::io::dup(rustix::stdio::stdin()).map_err(Error::io("dup")))
@@ -76,16 +76,14 @@ fn start(request: &MountRequest) -> Result<(), Error> {
     let mut command = respawn::command(Role::Daemon);
     command.args(respawn::arguments(&request));
     command.stdin(Stdio::null()).stdout(Stdio::piped());
-    let longest = request.options.engine.remote.timeout;
-    let started = patience::start(command, &signals, longest).map_err(Error::std_io(
+    let started = patience::start(command, &signals, &request).map_err(Error::std_io(
         "cannot start the daemon, which needs /proc and /dev/null",
     ))?;
     let mut daemon = match started {
         Ok(daemon) => daemon,
         Err(Awaited::Silent(why)) => {
             uring.restore();
-            let why = format!("not mounted: {why}");
-            return Err(Error::mountpoint(&request.mountpoint, why));
+            return Err(not_mounted(&request, &why));
         }
         Err(Awaited::Signal | Awaited::Closed) => {
             uring.restore();
@@ -97,7 +95,7 @@ fn start(request: &MountRequest) -> Result<(), Error> {
     let (pipe, family) = (daemon.stdout.take(), Family::of(daemon.id()));
     let daemon = ChildProcess::from(daemon);
     let awaited = match (pipe, &family) {
-        (Some(pipe), Some(family)) => read_from(pipe, family, &signals, longest, &mut outcome),
+        (Some(pipe), Some(family)) => read_from(pipe, family, &signals, &request, &mut outcome),
         _ => Awaited::Closed,
     };
     if outcome.starts_with(READY) {
@@ -117,13 +115,10 @@ fn start(request: &MountRequest) -> Result<(), Error> {
     // The helper restores the parameter itself, unless it was killed.
     uring.restore();
     mounting::unmount_dead(&request.mountpoint, &before, &held);
-    match (awaited, status) {
-        (Awaited::Silent(why), _) => {
-            let why = format!("not mounted: {why}");
-            return Err(Error::mountpoint(&request.mountpoint, why));
-        }
-        (Awaited::Signal, _) => sys::fuse_signals::end_by(&signals),
-        _ => {}
+    match awaited {
+        Awaited::Silent(why) => return Err(not_mounted(&request, &why)),
+        Awaited::Signal => sys::fuse_signals::end_by(&signals),
+        Awaited::Closed => {}
     }
     let line = String::from_utf8_lossy(&outcome).trim().to_owned();
     Err(Error::Daemon(if line.is_empty() {
@@ -171,7 +166,8 @@ fn run(role: Role) -> Result<u8, Error> {
         }
         Role::Upgrade => {
             sys::inherited::close_all_but(&[]);
-            respawn::name_process();
+            // The kernel named this process after the descriptor through which it was started.
+            let _ = rustix::thread::set_name(&respawn::name_of_process());
             // Programs are already using the mount, and a mount without a log is better than none.
             let log = Log::open(&request.options, !request.foreground).unwrap_or(Log::None);
             Ok(serve_for_helper(&request, log, Start::Successor))

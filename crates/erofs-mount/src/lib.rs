@@ -1,9 +1,9 @@
 //! Mounts EROFS images through FUSE: the life of a mount.
 //!
 //! [`mount`] serves an image until it is unmounted, in the foreground or as a daemon; [`umount`],
-//! [`upgrade`] and [`stat`] act on a mount from outside. A program that mounts in the background
-//! must begin its `main` with [`run_if_daemon`], because the daemon is the same program, started
-//! again. Crate [`erofs_fuse`] answers the kernel's requests, in a separate process.
+//! [`upgrade_each`] and [`stat`] act on mounts from outside. A program that mounts in the
+//! background must begin its `main` with [`run_if_daemon`], because the daemon is the same program,
+//! started again. Crate [`erofs_fuse`] answers the kernel's requests, in a separate process.
 //!
 //! Modules, each of which uses only those after it: `daemon` (the processes of a mount),
 //! `supervise` (the mount helper, their parent), `companion` (the process that looks ahead),
@@ -17,6 +17,7 @@ mod child;
 mod companion;
 mod daemon;
 mod inherited;
+mod lock;
 mod mounting;
 mod outside;
 mod patience;
@@ -42,4 +43,4 @@ pub use look_ahead::PATH_IN_MOUNT as PROFILE_IN_MOUNT;
 pub use mounting::{erofast_mount_at, mountpoint_of, mountpoints, mounts_of_others};
 pub use stat::{Answer, prometheus, stat, stat_each, take_spans};
 pub use umount::umount;
-pub use upgrade::{Upgraded, upgrade, upgrade_all, upgrade_each};
+pub use upgrade::{Upgraded, upgrade_all, upgrade_each};

@@ -3,25 +3,37 @@
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use erofs_engine::remote;
+use erofs_engine::remote_image::cache::default_directory;
 use rustix::event::PollFlags;
+use rustix::fs::{Mode, OFlags};
 
+use crate::child::ChildProcess;
+use crate::companion::profile_folder;
 use crate::outside::{Family, Look};
+use erofs_fuse::error::Error;
+use erofs_fuse::options::ProfileLocation;
 use erofs_fuse::poll::first_ready;
+use erofs_fuse::request::MountRequest;
 
 /// Interval between checks of the processes.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Number of consecutive checks that find a process stopped, after which the wait ends. Checks are
-/// counted instead of time, because this process may be stopped as well.
+/// The wait ends after this many consecutive checks that find a process stopped. Checks are counted
+/// instead of time, because this process may be stopped as well.
 const STOPPED: u32 = 10;
 
-/// Number of consecutive checks that find that no thread has run since the check before, after
-/// which the wait ends. The fetcher of a URL gives up earlier.
+/// The wait ends after this many consecutive checks between which no thread of the daemon has run,
+/// or later if the image may take longer. The fetcher of a URL gives up earlier.
 const IDLE: u32 = 60;
+
+/// How long a filesystem may take to open a file.
+const ANSWER: Duration = Duration::from_secs(5);
 
 /// How the wait ended.
 #[derive(PartialEq, Eq, Debug)]
@@ -39,7 +51,7 @@ pub(crate) enum Awaited {
 pub(crate) fn start(
     mut command: Command,
     signals: &OwnedFd,
-    longest: Duration,
+    request: &MountRequest,
 ) -> io::Result<Result<Child, Awaited>> {
     let (started, starting) = io::pipe()?;
     let before = Family::started_since(&[]);
@@ -48,7 +60,7 @@ pub(crate) fn start(
         drop(starting);
         child
     })?;
-    let mut patience = Patience::new(longest);
+    let mut patience = Patience::new(request);
     let given_up = |why| {
         let children = Family::started_since(&before);
         children.iter().for_each(Family::kill);
@@ -73,16 +85,15 @@ pub(crate) fn start(
     Ok(Ok(thread.join().map_err(panicked)??))
 }
 
-/// Reads the daemon's output. `longest` is how long one of the daemon's threads may wait for the
-/// image.
+/// Reads the daemon's output.
 pub(crate) fn read_from(
     mut pipe: ChildStdout,
     daemon: &Family,
     signals: &OwnedFd,
-    longest: Duration,
+    request: &MountRequest,
     said: &mut Vec<u8>,
 ) -> Awaited {
-    let mut patience = Patience::new(longest);
+    let mut patience = Patience::new(request);
     loop {
         let watched = [pipe.as_fd(), signals.as_fd()].map(|fd| (fd, PollFlags::IN));
         match first_ready(&watched, Some(patience.left())) {
@@ -111,18 +122,22 @@ pub(crate) struct Patience {
     stopped: u32,
     idle: u32,
     most: u32,
+    /// The files and folders that the mount's processes open. Their filesystems may not answer.
+    places: Vec<PathBuf>,
 }
 
 impl Patience {
-    /// `longest` is how long a thread may wait for the image.
-    pub(crate) fn new(longest: Duration) -> Self {
-        let longest = longest.as_secs().try_into().unwrap_or(u32::MAX);
+    pub(crate) fn new(request: &MountRequest) -> Self {
+        // How long a thread may wait for an image at a URL.
+        let longest = request.options.engine.remote.timeout.as_secs();
+        let longest = longest.try_into().unwrap_or(u32::MAX);
         Self {
             next: Instant::now() + INTERVAL,
             last: Look::default(),
             stopped: 0,
             idle: 0,
             most: longest.saturating_add(IDLE),
+            places: places(request),
         }
     }
 
@@ -155,19 +170,62 @@ impl Patience {
         match &self.last.stopped {
             Some(why) if self.stopped >= STOPPED => Some(why.clone()),
             _ if self.idle >= self.most => {
-                Some(format!("its daemon has done nothing for {seconds} s"))
+                let silent = self.places.iter().find(|place| !answers(place));
+                let cause = silent.map_or_else(String::new, |place| {
+                    format!(": {} does not answer", place.display())
+                });
+                Some(format!(
+                    "its daemon has done nothing for {seconds} s{cause}"
+                ))
             }
             _ => None,
         }
     }
 }
 
+/// The files and folders that the processes of a mount open before programs can use the mount.
+fn places(request: &MountRequest) -> Vec<PathBuf> {
+    let options = &request.options;
+    let mut places = request.files();
+    places.retain(|path| remote::url(path).is_none());
+    if request.is_remote() {
+        let cache = options.engine.remote.cache_dir.clone();
+        places.extend(cache.or_else(default_directory));
+    }
+    places.extend(options.profile.as_ref().and_then(|profile| match profile {
+        ProfileLocation::File(path) | ProfileLocation::Recorded(path) => Some(path.clone()),
+        ProfileLocation::Auto | ProfileLocation::Learned => profile_folder().ok(),
+    }));
+    places.extend(options.log.clone());
+    places
+}
+
+/// Whether opening a file ends within [`ANSWER`], with or without success. A child process opens
+/// the file, because a thread that waits forever would keep this process from ending. If there can
+/// be no child, the file counts as one that answers.
+fn answers(place: &Path) -> bool {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let open = || i32::from(rustix::fs::open(place, flags, Mode::empty()).is_err());
+    !matches!(ChildProcess::ask(ANSWER, open), Ok(None))
+}
+
+/// The error for a mount that is given up.
+pub(crate) fn not_mounted(request: &MountRequest, why: &str) -> Error {
+    Error::mountpoint(&request.mountpoint, format!("not mounted: {why}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use erofs_fuse::options::MountOptions;
 
     fn looks(looks: impl IntoIterator<Item = (u64, bool)>) -> (usize, Option<String>) {
-        let mut patience = Patience::new(Duration::from_secs(5));
+        let mut patience = Patience::new(&MountRequest {
+            image: "/nowhere".into(),
+            mountpoint: "/mnt".into(),
+            options: MountOptions::parse(&["timeout.read=5"]).unwrap(),
+            foreground: false,
+        });
         let mut count = 0;
         for (switches, stopped) in looks {
             count += 1;

@@ -71,18 +71,10 @@ pub(crate) fn installed() -> PathBuf {
         .unwrap_or_default()
 }
 
-/// Names this process after its program, since it may have been started through a descriptor.
-pub(crate) fn name_process() {
-    let _ = rustix::thread::set_name(&name_of_process());
-}
-
 /// The name of the program, as `ps` shows it.
 pub(crate) fn name_of_process() -> CString {
-    let path = std::env::current_exe().ok().map(installed_now);
-    let name = path
-        .as_deref()
-        .and_then(Path::file_name)
-        .unwrap_or_default();
+    let path = installed();
+    let name = path.file_name().unwrap_or_default();
     CString::new(name.as_bytes()).unwrap_or_default()
 }
 
@@ -111,11 +103,11 @@ pub(crate) fn helper_has_companion() -> bool {
 /// The part of the caller's environment that a process needs. The rest may contain secrets, which
 /// would stay readable in the process as long as the mount exists.
 fn environment(role: Role) -> impl Iterator<Item = (&'static str, OsString)> {
-    let by_role: [&[&str]; 2] = match role {
-        Role::Daemon => [OF_HELPER, NETWORK],
-        Role::Upgrade => [&[]; 2],
+    let lists: &[&[&str]] = match role {
+        Role::Daemon => &[ALWAYS, OF_HELPER, NETWORK],
+        Role::Upgrade => &[ALWAYS],
     };
-    let names = ALWAYS.iter().chain(by_role.into_iter().flatten());
+    let names = lists.iter().copied().flatten();
     names.filter_map(|name| Some((*name, std::env::var_os(name)?)))
 }
 

@@ -12,8 +12,9 @@ use erofs_fuse::note;
 /// that programs have open stay usable. Prints a notice if the server remains, because it is
 /// stopped and has no mount helper, or because the filesystem is still used elsewhere.
 ///
-/// # Errors Returns a one-line error if nothing is mounted at `path`, if the mount is of another
-/// type or belongs to another user, or if it is busy.
+/// # Errors
+/// Returns a one-line error if nothing is mounted at `path`, if the mount is of another type or
+/// belongs to another user, or if it is busy.
 pub fn umount(path: &Path, lazy: bool) -> Result<(), Error> {
     let (device, user) = mounting::umount(path, lazy)?;
     if let Some(pid) = outside::stopped_holder(&device) {

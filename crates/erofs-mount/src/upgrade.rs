@@ -44,17 +44,9 @@ pub struct Upgraded {
     pub counts: bool,
 }
 
-/// Makes the mount helper start the program that is now installed, which takes over the mount.
-/// Returns when the new server serves. A server that does not answer is replaced too.
-///
-/// # Errors
-/// Returns the error of [`Upgraded::outcome`].
-pub fn upgrade(mountpoint: &Path) -> Result<(), Error> {
-    let upgraded = upgrade_each(&[mountpoint.to_owned()]).pop();
-    upgraded.map_or(Ok(()), |upgraded| upgraded.outcome)
-}
-
-/// Upgrades mounts at the same time; returns the outcomes in order.
+/// Makes the mount helpers of these mounts start the program that is now installed, which takes
+/// over the mounts. Returns the outcomes in order, once the new servers serve. A server that does
+/// not answer is replaced too.
 pub fn upgrade_each(mountpoints: &[PathBuf]) -> Vec<Upgraded> {
     let mounts = mountpoints
         .iter()
@@ -70,13 +62,9 @@ pub fn upgrade_each(mountpoints: &[PathBuf]) -> Vec<Upgraded> {
 pub fn upgrade_all() -> Result<Vec<Upgraded>, Error> {
     let table = mounting::own_mounts()?;
     let hidden = hidden_mounts(&table);
-    let listed = table.into_iter().map(|entry| Mount {
-        path: entry.mountpoint.clone(),
-        device: entry.device,
-        user: entry.user_id,
-        id: Some(entry.id),
-        named: false,
-    });
+    let listed = table
+        .into_iter()
+        .map(|entry| Mount::new(entry.mountpoint.clone(), entry, false));
     let mounts = listed.chain(hidden);
     Ok(upgrade_mounts(
         mounts
@@ -123,24 +111,21 @@ struct Mount {
     named: bool,
 }
 
-/// The state of an upgrade.
-enum Upgrade<'h> {
-    /// The mount helper was asked; the number is that of its previous upgrade.
-    Asked(&'h HelperProcess, u64),
-    Ended(Result<(), Error>),
-}
-
 impl Mount {
+    fn new(path: PathBuf, entry: TableEntry, named: bool) -> Self {
+        Self {
+            path,
+            device: entry.device,
+            user: entry.user_id,
+            id: Some(entry.id),
+            named,
+        }
+    }
+
     fn at(path: &Path) -> Result<Self, Error> {
         let path = path.to_owned();
         match mounting::top_mount(&path)? {
-            Some(entry) if entry.fstype == FSTYPE => Ok(Self {
-                path,
-                device: entry.device,
-                user: entry.user_id,
-                id: Some(entry.id),
-                named: true,
-            }),
+            Some(entry) if entry.fstype == FSTYPE => Ok(Self::new(path, entry, true)),
             _ => {
                 let why = "not the mount point of an erofast mount";
                 Err(Error::mountpoint(&path, why))
@@ -166,20 +151,19 @@ impl Mount {
         Error::mountpoint(&self.path, format!("cannot be upgraded: {error}"))
     }
 
-    /// Requests an upgrade.
-    fn begin<'h>(&self, helpers: &'h Result<Vec<HelperProcess>, Error>) -> Upgrade<'h> {
-        let helpers = match helpers {
-            Ok(helpers) => helpers,
-            Err(error) => return Upgrade::Ended(Err(self.cannot(error))),
-        };
+    /// Asks the mount helper for an upgrade. Returns the helper, and the number of its previous
+    /// upgrade.
+    fn begin<'h>(
+        &self,
+        helpers: &'h Result<Vec<HelperProcess>, Error>,
+    ) -> Result<(&'h HelperProcess, u64), Error> {
+        let helpers = helpers.as_ref().map_err(|error| self.cannot(error))?;
         let helper = HelperProcess::for_mount(helpers, &self.device);
         let Some(helper) = helper.filter(|helper| helper.offers_upgrades()) else {
-            return Upgrade::Ended(Err(self.reason(helper)));
+            return Err(self.reason(helper));
         };
-        match helper.begin() {
-            Ok(before) => Upgrade::Asked(helper, before),
-            Err(error) => Upgrade::Ended(Err(self.cannot(&error))),
-        }
+        let before = helper.begin().map_err(|error| self.cannot(&error))?;
+        Ok((helper, before))
     }
 
     /// The reason why no helper can be asked.
@@ -295,24 +279,26 @@ fn upgrade_mounts_of(
 ) {
     let helpers = user.map_or_else(|| Ok(Vec::new()), outside::helpers_of);
     let begin = Instant::now();
-    let upgrades = mounts
-        .iter()
-        .map(|(number, mount)| (*number, mount, mount.begin(&helpers)));
-    let mut upgrades: Vec<_> = upgrades.collect();
-    while !upgrades.is_empty() {
-        upgrades.retain_mut(|(number, mount, upgrade)| {
-            let outcome = match upgrade {
-                Upgrade::Ended(outcome) => Some(std::mem::replace(outcome, Ok(()))),
-                Upgrade::Asked(helper, before) => mount.outcome(helper, *before, begin.elapsed()),
-            };
-            let is_running = outcome.is_none();
-            if let Some(outcome) = outcome {
-                ended(
-                    *number,
-                    outcome.or_else(|e| if mount.is_gone() { Ok(()) } else { Err(e) }),
-                );
+    let mut end = |number: usize, mount: &Mount, outcome: Result<(), Error>| {
+        let is_gone = outcome.is_err() && mount.is_gone();
+        ended(number, if is_gone { Ok(()) } else { outcome });
+    };
+    let mut asked = Vec::new();
+    for (number, mount) in mounts {
+        match mount.begin(&helpers) {
+            Ok((helper, before)) => asked.push((*number, mount, helper, before)),
+            Err(error) => end(*number, mount, Err(error)),
+        }
+    }
+    while !asked.is_empty() {
+        asked.retain(|(number, mount, helper, before)| {
+            match mount.outcome(helper, *before, begin.elapsed()) {
+                Some(outcome) => {
+                    end(*number, mount, outcome);
+                    false
+                }
+                None => true,
             }
-            is_running
         });
         thread::sleep(INTERVAL);
     }

@@ -11,19 +11,8 @@ pub fn now_ns() -> u64 {
 /// Seconds by which local time (TZ, /etc/localtime) is ahead of UTC, `seconds` after the beginning
 /// of 1970; 0 for a year that the C library cannot represent.
 pub fn utc_offset(seconds: i64) -> i64 {
-    let mut parts = libc::tm {
-        tm_sec: 0,
-        tm_min: 0,
-        tm_hour: 0,
-        tm_mday: 0,
-        tm_mon: 0,
-        tm_year: 0,
-        tm_wday: 0,
-        tm_yday: 0,
-        tm_isdst: 0,
-        tm_gmtoff: 0,
-        tm_zone: std::ptr::null(),
-    };
+    // SAFETY: the structure holds plain numbers and a pointer, which may be null.
+    let mut parts: libc::tm = unsafe { std::mem::zeroed() };
     // SAFETY: both pointers are valid for the call, which keeps neither.
     unsafe { libc::localtime_r(&seconds, &mut parts) };
     parts.tm_gmtoff

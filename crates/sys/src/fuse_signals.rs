@@ -71,10 +71,7 @@ pub fn end_by(signals: impl AsFd) {
         return;
     }
     let number = libc::c_int::from_ne_bytes([came[0], came[1], came[2], came[3]]);
-    // SAFETY: a set is plain numbers, one bit for each signal.
-    let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the set is initialised, and the signal exists, since it was delivered.
-    unsafe { libc::sigaddset(&raw mut set, number) };
+    let set = set_of(&[number]);
     // SAFETY: no handler is installed.
     unsafe { libc::signal(number, libc::SIG_DFL) };
     // SAFETY: the signal is still blocked in this thread, so nothing happens yet.
@@ -83,14 +80,19 @@ pub fn end_by(signals: impl AsFd) {
     unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut()) };
 }
 
-/// Blocks signals, and creates a descriptor for them.
-fn block(signals: &[libc::c_int]) -> io::Result<OwnedFd> {
+fn set_of(signals: &[libc::c_int]) -> libc::sigset_t {
     // SAFETY: a set is plain numbers, one bit for each signal.
     let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
     for &signal in signals {
-        // SAFETY: the set is initialised, and the signals exist.
+        // SAFETY: the set is initialised; a number that is no signal is an error, not a hazard.
         unsafe { libc::sigaddset(&raw mut set, signal) };
     }
+    set
+}
+
+/// Blocks signals, and creates a descriptor for them.
+fn block(signals: &[libc::c_int]) -> io::Result<OwnedFd> {
+    let set = set_of(signals);
     let set = &raw const set;
     // SAFETY: the set is only read, and no old mask is requested.
     let outcome = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, set, std::ptr::null_mut()) };

@@ -13,7 +13,7 @@ use rustix::thread::{UnshareFlags, unshare_unsafe};
 /// # Errors
 /// As for unshare(2): EPERM if user namespaces are refused, ENOSPC if there are too many, EINVAL in
 /// a process with more threads.
-pub fn own_mounts() -> io::Result<()> {
+pub fn own_mounts() -> Result<(), Errno> {
     let unshare = |flags| {
         // SAFETY: no memory is touched, and descriptors stay shared; only the mounts and rights of
         // this process, which has one thread, change.

@@ -50,15 +50,11 @@ impl PiCondvar {
         self.sleepers.fetch_add(1, Ordering::SeqCst);
         let seen = self.changes.load(Ordering::SeqCst);
         drop(guard);
-        self.sleep(seen, limit);
-        self.sleepers.fetch_sub(1, Ordering::SeqCst);
-        mutex.lock()
-    }
-
-    fn sleep(&self, seen: u32, limit: Option<Duration>) {
         let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
         // The result does not matter: the caller reads the value again in any case.
         let _ = futex::wait(&self.changes, Flags::PRIVATE, seen, limit.as_ref());
+        self.sleepers.fetch_sub(1, Ordering::SeqCst);
+        mutex.lock()
     }
 
     /// Ends the wait of one thread.

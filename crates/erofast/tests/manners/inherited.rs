@@ -1,7 +1,8 @@
 //! A mount keeps no descriptor and no secret that it could inherit from the program that started
-//! it.
+//! it, and no umask that would lock it out of its own files.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -171,4 +172,14 @@ fn an_image_on_standard_input_is_mounted() {
     assert!(fs::read_dir(site.point()).unwrap().count() > 0);
     has_nothing_of_the_caller(&site, "server", site.pid());
     fine(&site.run(&["umount", "mnt"]));
+}
+
+#[test]
+fn a_log_is_open_to_its_owner_whatever_the_umask() {
+    let Some(site) = Site::new() else { return };
+    let script = "umask 0777; \"$0\" mount -o log=faults image.erofs mnt";
+    fine(&caller(&site, script));
+    fine(&site.run(&["umount", "mnt"]));
+    let mode = fs::metadata(site.path("faults")).unwrap().mode();
+    assert_eq!(mode & 0o777, 0o600);
 }

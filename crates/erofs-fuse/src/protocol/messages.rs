@@ -15,7 +15,7 @@ use rustix::net::SendFlags;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::error::HelperError;
+use crate::error::{Error, HelperError};
 use crate::packets;
 
 /// A request from a server to its mount helper. The requests from `Copy` on come from the
@@ -173,9 +173,10 @@ pub(super) fn receive_order(socket: impl AsFd) -> io::Result<Order> {
 }
 
 /// Sends an answer without waiting: if a server does not take its answers, sending fails.
-pub fn respond(socket: impl AsFd, response: &Response) -> io::Result<()> {
-    let packet = serde_json::to_vec(&response.as_ref().map(|answer| answer.version))?;
-    let answer = response.as_ref().ok();
+pub fn respond(socket: impl AsFd, outcome: &Result<Answer, Error>) -> io::Result<()> {
+    let version = outcome.as_ref().map(|answer| answer.version);
+    let packet = serde_json::to_vec(&version.map_err(HelperError::from))?;
+    let answer = outcome.as_ref().ok();
     let descriptor = answer.and_then(|answer| answer.descriptor.as_ref());
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
     packets::send_with(socket, &packet, descriptor, flags)
@@ -218,7 +219,6 @@ fn parse<T: DeserializeOwned>(packet: &[u8]) -> io::Result<(T, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Error;
     use crate::packets::socket_pair;
     use rustix::io::Errno;
 
@@ -275,11 +275,11 @@ mod tests {
         assert!(answer.descriptor.is_some());
         assert_eq!(answer.version, version);
         let long = "\u{1}".repeat(1 << 20);
-        respond(&a, &Err((&Error::io(long)(Errno::NXIO)).into())).unwrap();
+        respond(&a, &Err(Error::io(long)(Errno::NXIO))).unwrap();
         let error = receive_response(&b).unwrap().unwrap_err();
         let number = io::Error::from(error).raw_os_error();
         assert_eq!(number, Some(Errno::NXIO.raw_os_error()));
-        respond(&a, &Err((&Error::Busy).into())).unwrap();
+        respond(&a, &Err(Error::Busy)).unwrap();
         let error = receive_response(&b).unwrap().unwrap_err();
         assert_eq!(io::Error::from(error).to_string(), Error::Busy.to_string());
     }

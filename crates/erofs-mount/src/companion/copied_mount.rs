@@ -74,7 +74,7 @@ impl Mount for CopiedMount {
         }
         if state.root.is_none() {
             // The mount may be gone by now.
-            let root = self.errands.copy().filter(|_| self.is_listed());
+            let root = self.errands.copy().ok().filter(|_| self.is_listed());
             state.root = root.map(Arc::new);
         }
         state.root.clone()

@@ -10,11 +10,13 @@
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use erofs_engine::Offset;
 use launch_profile::PAGE;
-use rustix::fs::{AtFlags, CWD, FileType, FsWord, Mode, OFlags, Stat, Timespec, Timestamps};
+use rustix::fs::{AtFlags, CWD, FileType, FsWord, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::cache_folder::{cache_folder, remove_oldest};
@@ -87,12 +89,12 @@ impl DecodedFile {
     pub(crate) fn open(&self) -> Option<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW;
         let file = rustix::fs::open(&self.path, flags, Mode::empty()).ok()?;
-        let status = rustix::fs::fstat(&file).ok()?;
-        let is_file = FileType::from_raw_mode(status.st_mode) == FileType::RegularFile;
-        let is_ours = status.st_uid == rustix::process::geteuid().as_raw();
-        let _ = rustix::fs::futimens(&file, &NOW);
-        let fits = status.st_size as u64 <= self.limit;
-        (is_file && is_ours && fits && status.st_mode & 0o077 == 0).then_some(file)
+        let file = File::from(file);
+        let status = file.metadata().ok()?;
+        let is_ours = status.uid() == rustix::process::geteuid().as_raw();
+        let _ = file.set_modified(SystemTime::now());
+        let is_usable = status.is_file() && status.len() <= self.limit;
+        (is_usable && is_ours && status.mode() & 0o077 == 0).then(|| file.into())
     }
 
     /// Appends to the next version of the file.
@@ -154,17 +156,6 @@ impl DecodedFile {
         }
     }
 }
-
-const NOW: Timestamps = Timestamps {
-    last_access: Timespec {
-        tv_sec: 0,
-        tv_nsec: rustix::fs::UTIME_NOW,
-    },
-    last_modification: Timespec {
-        tv_sec: 0,
-        tv_nsec: rustix::fs::UTIME_NOW,
-    },
-};
 
 fn is_served_by_kernel(image: impl AsFd, status: &Stat) -> bool {
     let has_device = rustix::fs::major(status.st_dev) != 0;

@@ -11,7 +11,6 @@ use std::time::Duration;
 use launch_profile::limits;
 use look_ahead::Store;
 use rustix::event::PollFlags;
-use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::detached_copy;
 use super::profile_file::ProfileFile;
@@ -44,9 +43,14 @@ impl Errands {
         }
     }
 
-    /// Gets a copy of the mount; `None` if the mount is gone.
-    pub(super) fn copy(&self) -> Option<OwnedFd> {
-        self.ask(Request::Copy, b"").ok()?
+    /// Gets a copy of the mount.
+    ///
+    /// # Errors
+    /// Returns an error if the mount is gone, is not the topmost one at its path, or may not be
+    /// copied.
+    pub(super) fn copy(&self) -> Result<OwnedFd, Error> {
+        let copy = self.ask(Request::Copy, b"")?;
+        copy.ok_or_else(|| Error::Protocol("no copy of the mount".into()))
     }
 
     fn ask(&self, request: Request, bytes: &[u8]) -> Result<Option<OwnedFd>, Error> {
@@ -121,11 +125,6 @@ fn version(file: &File) -> Option<String> {
     Some(format!("{}.{seconds}.{nanoseconds}", status.st_ino))
 }
 
-/// Creates the memory in which a companion places the text to be written.
-pub(super) fn text() -> Result<OwnedFd, Error> {
-    memfd_create("profile", MemfdFlags::CLOEXEC).map_err(Error::io("memfd_create"))
-}
-
 /// Starts a child that does an errand and answers over `socket`. Returns `None` if the request was
 /// refused; in that case the refusal has already been sent.
 pub(super) fn run(
@@ -136,7 +135,7 @@ pub(super) fn run(
     profile: Option<&mut ProfileFile>,
 ) -> Option<ChildProcess> {
     let none = || Error::Protocol("no profile was requested".into());
-    let refused = |error: Error| respond(socket, &Err((&error).into()));
+    let refused = |error| respond(socket, &Err(error));
     let chosen = match (request, profile) {
         (Request::Copy, _) => Ok(None),
         (Request::OpenProfile, Some(profile)) => profile.choose(&bytes).map(|()| Some(profile)),
@@ -146,27 +145,21 @@ pub(super) fn run(
             "unexpected request {request:?} from a companion"
         ))),
     };
-    let profile = match chosen {
-        Ok(profile) => profile,
-        Err(error) => {
-            let _ = refused(error);
-            return None;
-        }
-    };
+    let profile = chosen.map_err(refused).ok()?;
     let mut kept = inherited::named_descriptors();
     kept.push(text.as_raw_fd());
     let child = || {
         let socket = rustix::stdio::stdin();
         let outcome = match profile {
             None => {
-                let copy = detached_copy::in_own_namespace(&mounted.mountpoint, &mounted.id.device);
-                copy.map(Some).map_err(Error::io("cannot copy the mount"))
+                let place = mounted.mountpoint.display();
+                let copy = detached_copy::copy(mounted).map(Some);
+                copy.map_err(Error::io(format!("cannot copy the mount {place}")))
             }
             Some(profile) if request == Request::OpenProfile => profile.open(),
             Some(profile) => write(profile, text, &bytes),
         };
-        let response = outcome.map(Into::into).map_err(|error| (&error).into());
-        i32::from(respond(socket, &response).is_err())
+        i32::from(respond(socket, &outcome.map(Into::into)).is_err())
     };
     let theirs = socket.try_clone_to_owned().map_err(Error::std_io("dup"));
     let started = theirs.and_then(|theirs| {

@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 use erofs_engine::remote;
 use look_ahead::{Companion, Events, Origin, Reader, Settings};
 use rustix::event::{EventfdFlags, PollFlags, eventfd};
+use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::Signal;
 
 use super::copied_mount::CopiedMount;
-use super::detached_copy;
 use super::errands::{self, Errands, LONGEST_NOTE, StoredProfile};
 use super::profile_file::ProfileFile;
 use super::sandbox;
@@ -60,6 +60,7 @@ pub(crate) struct CompanionOfMount {
     wake: OwnedFd,
     /// The helper's own view of that memory; the helper reads no events.
     reader: Reader,
+    /// The memory in which the companion places the text of a profile that is to be written.
     text: OwnedFd,
     /// Set once the mount exists.
     mounted: Option<Mounted>,
@@ -106,7 +107,8 @@ impl CompanionOfMount {
             reader,
             events,
             wake,
-            text: errands::text()?,
+            text: memfd_create("profile", MemfdFlags::CLOEXEC)
+                .map_err(Error::io("memfd_create"))?,
             mounted: None,
             profile,
             running: None,
@@ -172,22 +174,16 @@ impl CompanionOfMount {
         let Ok((end, held)) = std::io::pipe() else {
             return;
         };
-        // The other descriptors are for the server and for programs that wait for the mount.
+        // The companion gets no other descriptor: those are for the server, or keep programs
+        // waiting for the mount.
         let named = inherited::named_by_profile(request.options.profile.as_ref());
-        let mut kept: Vec<_> = named.into_iter().collect();
         let open = [&self.events, &self.wake, &self.text, &self.null];
-        kept.extend(open.map(AsRawFd::as_raw_fd));
-        kept.extend(
-            [&self.travelling, &copy]
-                .into_iter()
-                .flatten()
-                .map(AsRawFd::as_raw_fd),
-        );
-        kept.push(end.as_raw_fd());
+        let files = [&self.travelling, &copy].into_iter().flatten();
+        let open = open.into_iter().chain(files).map(AsRawFd::as_raw_fd);
+        let kept = open.chain(named).chain([end.as_raw_fd()]);
+        let kept: Vec<_> = kept.collect();
         let child = ChildProcess::fork(theirs, &kept, || {
-            let _ = rustix::thread::set_name(NAME);
-            let _ = rustix::stdio::dup2_stdout(&self.null);
-            let _ = rustix::stdio::dup2_stderr(&self.null);
+            ChildProcess::begin(NAME, &self.null);
             self.run(request, copy, end.as_fd())
         });
         self.running = child.ok().map(|child| Running {
@@ -216,8 +212,7 @@ impl CompanionOfMount {
             Ok((Request::Travelling, _)) => {
                 let file = self.travelling.as_ref().map(OwnedFd::try_clone).transpose();
                 let file = file.map_err(Error::std_io("dup"));
-                let answer = file.map(Into::into).map_err(|error| (&error).into());
-                let _ = respond(&running.socket, &answer);
+                let _ = respond(&running.socket, &file.map(Into::into));
             }
             Ok(asked) => {
                 let mounted = self.mounted.as_ref()?;
@@ -284,14 +279,10 @@ impl CompanionOfMount {
     /// companion is ended, because it could keep the mount busy.
     pub(crate) fn reap(&mut self) {
         self.reap_errands();
-        if self
-            .running
-            .as_ref()
-            .is_some_and(|it| it.child.has_stopped())
+        if let Some(running) = &self.running
+            && running.child.has_stopped()
         {
-            if let Some(running) = &self.running {
-                let _ = running.child.signal(Signal::KILL);
-            }
+            let _ = running.child.signal(Signal::KILL);
             self.end_process();
         }
     }
@@ -313,7 +304,7 @@ impl CompanionOfMount {
         }
         while let Some(running) = &self.running {
             let left = deadline.saturating_duration_since(Instant::now());
-            // Lets a write in progress complete.
+            // The end of an errand, such as a write, is noticed only by checking.
             let limit = if self.errands.is_empty() {
                 left
             } else {
@@ -355,7 +346,7 @@ impl CompanionOfMount {
         &self,
         request: &MountRequest,
         mounted: &Mounted,
-        copy: Option<OwnedFd>,
+        mut copy: Option<OwnedFd>,
         reader: &Reader,
         end: BorrowedFd<'_>,
     ) -> Result<i32, Error> {
@@ -371,7 +362,6 @@ impl CompanionOfMount {
         let known = open();
         let mut settings = self.settings(request, mounted, known.as_ref().err());
         let mut known = known.ok().flatten();
-        let mut copy = copy;
         if !Companion::has_work(reader, known.as_ref(), &settings) {
             // While this process sleeps, the copy would keep the filesystem alive.
             copy = None;
@@ -388,7 +378,7 @@ impl CompanionOfMount {
         let text = self.text.try_clone().map_err(Error::std_io("dup"))?;
         let errands = Arc::new(Errands::new(socket, text));
         let is_mounted = || read_table().is_ok_and(|table| mounted.id.find(&table).is_some());
-        let root = match copy.map_or_else(|| detached_copy::copy(mounted), Ok) {
+        let root = match copy.map_or_else(|| errands.copy(), Ok) {
             Ok(root) => Some(root),
             Err(error) if is_mounted() => return Err(error),
             // The mount is gone, so no more names can be looked up, but those already recorded are

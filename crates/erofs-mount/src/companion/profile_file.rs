@@ -5,15 +5,15 @@ use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use erofs_engine::remote_image::cache::make_directory;
 use launch_profile::{Learned, limits};
-use rustix::fs::{Access, FileType, FlockOperation, Mode, OFlags, flock};
+use rustix::fs::{Access, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::cache_folder::{cache_folder, remove_oldest};
+use crate::lock::lock_within;
 use erofs_fuse::error::Error;
 use erofs_fuse::options::ProfileLocation;
 
@@ -185,12 +185,7 @@ impl ProfileFile {
         let Ok(folder) = rustix::fs::open(folder, flags, Mode::empty()) else {
             return Ok(None);
         };
-        let begin = Instant::now();
-        while flock(&folder, FlockOperation::NonBlockingLockExclusive).is_err()
-            && begin.elapsed() < LOCKED
-        {
-            thread::sleep(Duration::from_millis(2));
-        }
+        lock_within(LOCKED, &folder);
         Ok(Some(folder))
     }
 
@@ -217,10 +212,6 @@ impl ProfileFile {
             let mut file = tempfile::Builder::new()
                 .permissions(mode)
                 .tempfile_in(folder)?;
-            // Even if the umask would keep the owner out.
-            let found = file.as_file().metadata()?.permissions().mode();
-            let readable = Permissions::from_mode(found | 0o600);
-            file.as_file().set_permissions(readable)?;
             file.write_all(bytes)?;
             file.persist(path)?;
             Ok(())

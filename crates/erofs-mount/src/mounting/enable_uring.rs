@@ -2,11 +2,11 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 
+use crate::lock::lock_within;
 use erofs_fuse::error::{Error, needs_root};
 use erofs_fuse::options::MountOptions;
 
@@ -81,14 +81,7 @@ impl EnableUringRestorer {
 
 /// Waits for the handshake of another mount; returns false if it took too long.
 fn lock(file: &File) -> bool {
-    let end = Instant::now() + PATIENCE;
-    while flock(file, FlockOperation::NonBlockingLockExclusive).is_err() {
-        if Instant::now() >= end {
-            return false;
-        }
-        thread::sleep(Duration::from_millis(1));
-    }
-    true
+    lock_within(PATIENCE, file)
 }
 
 /// Whether new mounts are offered io_uring.

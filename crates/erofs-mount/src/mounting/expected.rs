@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use super::mounted::Mounted;
+use super::place::mounts_at;
 use super::table::Entry;
-use super::umount::{mounts_at, unmount_dead};
+use super::umount::unmount_dead;
 
 /// A mount that is about to be made, or has been made.
 #[derive(Clone, Debug)]
@@ -35,26 +36,15 @@ impl ExpectedMount {
 
     /// Notes that the mount was made.
     pub(crate) fn made(&mut self) {
-        let Self::Next {
+        if let Self::Next {
             mountpoint,
             before,
             direct,
         } = self
-        else {
-            return;
-        };
-        if mounts_at(mountpoint).iter().any(|it| !before.contains(it))
+            && mounts_at(mountpoint).iter().any(|it| !before.contains(it))
             && let Ok(mounted) = Mounted::top(mountpoint.clone(), *direct)
         {
             *self = Self::Known(mounted);
-        }
-    }
-
-    /// The mount, if it is identified by more than its path.
-    pub(crate) fn mounted(&self) -> Option<&Mounted> {
-        match self {
-            Self::Known(mounted) => Some(mounted),
-            Self::Next { .. } => None,
         }
     }
 

@@ -4,22 +4,21 @@
 use std::ffi::OsString;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use erofs_engine::escape_option;
-use rustix::event::PollFlags;
 use rustix::mount::MountFlags;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use super::plan::MountPlan;
 use super::table::covered_notice;
 use crate::respawn::MARK;
 use erofs_fuse::error::{Error, OPEN_TO_EVERYONE};
 use erofs_fuse::packets::receive;
-use erofs_fuse::poll::first_ready;
+use erofs_fuse::poll::is_readable_before;
 
 const PROGRAM: &str = "fusermount3";
 
@@ -31,13 +30,8 @@ const PLACES: [&str; 3] = [PROGRAM, "/usr/bin/fusermount3", "/bin/fusermount3"];
 
 /// Mounts, and returns the descriptor of `/dev/fuse`.
 pub(crate) fn mount(plan: &MountPlan<'_>) -> Result<OwnedFd, Error> {
-    let (ours, theirs) = socketpair(
-        AddressFamily::UNIX,
-        SocketType::STREAM,
-        SocketFlags::CLOEXEC,
-        None,
-    )
-    .map_err(Error::io("socketpair"))?;
+    let (ours, theirs) = UnixStream::pair().map_err(Error::std_io("socketpair"))?;
+    let theirs = OwnedFd::from(theirs);
     let helper = start(|command| {
         command.arg("-o").arg(options(plan)).arg("--");
         // The socket is the program's standard input, so that no descriptor leaks into other
@@ -47,7 +41,7 @@ pub(crate) fn mount(plan: &MountPlan<'_>) -> Result<OwnedFd, Error> {
     })?;
     drop(theirs);
     let deadline = Instant::now() + LIMIT;
-    if !is_heard_before(&ours, deadline) {
+    if !is_readable_before(deadline, ours.as_fd()) {
         return Err(given_up(helper, &plan.mountpoint));
     }
     let reply = receive(&ours).map_err(Error::std_io("reply of fusermount3"))?;
@@ -90,7 +84,10 @@ fn start<T>(mut started: impl FnMut(&mut Command) -> io::Result<T>) -> Result<T,
             break;
         }
     }
-    outcome.map_err(not_started)
+    outcome.map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => Error::NoFusermount,
+        _ => Error::std_io(PROGRAM)(error),
+    })
 }
 
 fn options(plan: &MountPlan<'_>) -> OsString {
@@ -125,7 +122,7 @@ fn finish(
 ) -> Result<(ExitStatus, Vec<u8>), Error> {
     let mut output = Vec::new();
     if let Some(mut stderr) = helper.stderr.take() {
-        while is_heard_before(&stderr, deadline) {
+        while is_readable_before(deadline, stderr.as_fd()) {
             let mut part = [0; 1024];
             match stderr.read(&mut part) {
                 Ok(0) | Err(_) => break,
@@ -143,14 +140,8 @@ fn finish(
     Err(given_up(helper, mountpoint))
 }
 
-fn is_heard_before(file: impl AsFd, deadline: Instant) -> bool {
-    let left = deadline.saturating_duration_since(Instant::now());
-    let watched = [(file.as_fd(), PollFlags::IN)];
-    matches!(first_ready(&watched, Some(left)), Ok(Some(_)))
-}
-
-/// Kills the program, which is permitted because its real user is that of this process; returns the
-/// error.
+/// Kills the program, which is permitted because its real user is that of this process. Returns the
+/// error that says so.
 fn given_up(mut helper: Child, mountpoint: &Path) -> Error {
     let _ = helper.kill();
     let pid = helper.id();
@@ -189,13 +180,6 @@ fn with_remedy(message: String) -> String {
     match remedies.find(|(end, _)| message.ends_with(end)) {
         Some((_, remedy)) => format!("{message}; {remedy}"),
         None => message,
-    }
-}
-
-fn not_started(error: io::Error) -> Error {
-    match error.kind() {
-        io::ErrorKind::NotFound => Error::NoFusermount,
-        _ => Error::std_io(PROGRAM)(error),
     }
 }
 

@@ -26,15 +26,7 @@ impl MountId {
     /// Identifies the topmost mount at `path`. Queries only the kernel, not the server, which may
     /// not serve yet.
     pub(crate) fn at(path: &Path) -> Result<Self, Error> {
-        let root = open_path(path)?;
-        let id = id_of(&root)?;
-        let device = table::read()?
-            .into_iter()
-            .find(|entry| entry.id == id)
-            .map(|entry| entry.device)
-            .ok_or_else(|| Error::mountpoint(path, "not in the mount table"))?;
-        let unique = unique_id_of(&root);
-        Ok(Self { id, unique, device })
+        Self::of(&open_path(path)?)
     }
 
     /// Identifies the mount with this root, which may not have a path yet.
@@ -54,11 +46,6 @@ impl MountId {
             .find(|entry| entry.id == self.id && entry.device == self.device)
     }
 
-    /// The ID, in the mount table, of the mount that contains a file.
-    pub(crate) fn number_of(file: &OwnedFd) -> Result<u64, Error> {
-        id_of(file)
-    }
-
     /// Opens the mount's root, if this mount is the topmost one at `path`. While it is open, the
     /// descriptor keeps the mount alive and never refers to another one.
     pub(crate) fn open(&self, path: &Path) -> Result<Option<OwnedFd>, Error> {
@@ -73,9 +60,10 @@ fn open_path(path: &Path) -> Result<OwnedFd, Error> {
     open(path, flags, Mode::empty()).map_err(Error::io(path.display().to_string()))
 }
 
-/// The ID in the mount table, from `/proc/self/fdinfo`: the only way before Linux 5.8.
-fn id_of(root: &OwnedFd) -> Result<u64, Error> {
-    let path = format!("/proc/self/fdinfo/{}", root.as_raw_fd());
+/// The ID, in the mount table, of the mount that contains a file. Read from `/proc/self/fdinfo`,
+/// the only way before Linux 5.8.
+pub(super) fn id_of(file: &OwnedFd) -> Result<u64, Error> {
+    let path = format!("/proc/self/fdinfo/{}", file.as_raw_fd());
     let text = std::fs::read_to_string(&path).map_err(Error::std_io(&path))?;
     let id = text.lines().find_map(|line| line.strip_prefix("mnt_id:"));
     id.and_then(|id| id.trim().parse().ok())

@@ -11,7 +11,7 @@ use rustix::fs::{Mode, OFlags, open, openat};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
-use super::identity::MountId;
+use super::identity::id_of;
 use super::table::Entry;
 use erofs_fuse::error::Error;
 
@@ -68,7 +68,7 @@ impl Located {
     fn root(&self) -> Result<Option<OwnedFd>, Error> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         match openat(&self.around, &self.name, flags, Mode::empty()) {
-            Ok(root) => Ok((MountId::number_of(&root)? == self.id).then_some(root)),
+            Ok(root) => Ok((id_of(&root)? == self.id).then_some(root)),
             Err(Errno::NOENT) => Ok(None),
             Err(errno) => Err(Error::io(self.name.display().to_string())(errno)),
         }

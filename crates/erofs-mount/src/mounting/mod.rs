@@ -27,12 +27,12 @@ pub(crate) use enable_uring::{EnableUringGuard, EnableUringRestorer};
 pub(crate) use expected::ExpectedMount;
 pub(crate) use mount::mount;
 pub(crate) use mounted::{Made, Mounted};
-pub(crate) use place::top_mount;
 pub use place::{erofast_mount_at, mountpoint_of};
+pub(crate) use place::{mounts_at, top_mount};
 pub(crate) use table::{
     Entry as TableEntry, answer_within, cgroup_folder, covered_notice, device_number, no_thread,
     own as own_mounts, read as read_table, read_from as read_table_from, status,
 };
 pub use table::{mountpoints, mounts_of_others};
 pub(crate) use turn::Turn;
-pub(crate) use umount::{is_in_use, mounts_at, umount, unmount_dead};
+pub(crate) use umount::{is_in_use, umount, unmount_dead};

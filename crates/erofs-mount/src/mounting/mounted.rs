@@ -31,16 +31,6 @@ pub(crate) struct Made {
     pub(crate) copy: Option<OwnedFd>,
 }
 
-/// The current place of a mount.
-enum Place {
-    Unmounted,
-    /// Another filesystem is mounted on or below this mount: unmounting this one would detach the
-    /// other too.
-    Covered(PathBuf),
-    /// The mount is at this path, with nothing mounted on it.
-    Top(PathBuf),
-}
-
 impl Mounted {
     /// A mount made by root that is, or is about to be, at `mountpoint`.
     pub(crate) fn direct(mountpoint: PathBuf, id: MountId) -> Self {
@@ -105,15 +95,13 @@ impl Mounted {
     /// This works by path, since a descriptor would count as a use. Another mount that appears at
     /// this path in the meantime is safe, because the first MNT_EXPIRE on a mount only marks it.
     pub(crate) fn expire(&self) -> Result<(), Error> {
-        match self.place()? {
-            Place::Unmounted => Ok(()),
-            Place::Covered(by) => Err(Error::covered(&self.mountpoint, &by)),
-            Place::Top(path) if self.direct => {
-                let flags = UnmountFlags::EXPIRE | UnmountFlags::NOFOLLOW;
-                unmount(&path, flags, &path)
-            }
-            Place::Top(path) => fusermount::unmount(&path, &["-u"]),
+        let Some(path) = self.place()? else {
+            return Ok(());
+        };
+        if !self.direct {
+            return fusermount::unmount(&path, &["-u"]);
         }
+        unmount(&path, UnmountFlags::EXPIRE | UnmountFlags::NOFOLLOW, &path)
     }
 
     /// Aborts the connection with MNT_FORCE of umount(2), as root. The mount stays, since the
@@ -129,23 +117,26 @@ impl Mounted {
     }
 
     fn topmost(&self) -> Result<Option<(PathBuf, OwnedFd)>, Error> {
-        match self.place()? {
-            Place::Unmounted => Ok(None),
-            Place::Covered(by) => Err(Error::covered(&self.mountpoint, &by)),
-            Place::Top(path) => Ok(self.id.open(&path)?.map(|root| (path, root))),
-        }
+        let Some(path) = self.place()? else {
+            return Ok(None);
+        };
+        Ok(self.id.open(&path)?.map(|root| (path, root)))
     }
 
-    fn place(&self) -> Result<Place, Error> {
+    /// The current path of the mount; `None` if the mount is unmounted.
+    ///
+    /// # Errors
+    /// Returns an error if another filesystem is mounted on or below this mount: unmounting this
+    /// one would detach the other too.
+    fn place(&self) -> Result<Option<PathBuf>, Error> {
         let table = table::read()?;
         let Some(own) = self.id.find(&table) else {
-            return Ok(Place::Unmounted);
+            return Ok(None);
         };
-        let covered = table.iter().find(|entry| entry.parent == own.id);
-        Ok(match covered {
-            Some(other) => Place::Covered(other.mountpoint.clone()),
-            None => Place::Top(own.mountpoint.clone()),
-        })
+        match table.iter().find(|entry| entry.parent == own.id) {
+            Some(other) => Err(Error::covered(&self.mountpoint, &other.mountpoint)),
+            None => Ok(Some(own.mountpoint.clone())),
+        }
     }
 }
 

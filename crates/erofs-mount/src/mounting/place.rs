@@ -24,9 +24,10 @@ pub fn erofast_mount_at(path: &Path) -> Option<PathBuf> {
     (entry.fstype == FSTYPE).then_some(entry.mountpoint)
 }
 
-/// The mounts at a path, the topmost one last.
-pub(crate) fn mounts_at(path: &Path) -> Result<Vec<Entry>, Error> {
-    within(path, |path| table::at(&absolute(path)?))?
+/// The mounts that are currently at a path, the topmost one last; none if they cannot be found.
+pub(crate) fn mounts_at(path: &Path) -> Vec<Entry> {
+    let find = |path: &Path| absolute(path).and_then(|path| table::at(&path));
+    within(path, move |path| find(path).unwrap_or_default()).unwrap_or_default()
 }
 
 /// The mount point of the erofast mount that contains a file; `None` if no such mount does, and for

@@ -82,15 +82,10 @@ fn usable_mountpoint(path: &Path) -> Result<PathBuf, Error> {
 /// Whether the daemon of the mount at `path` has died. A child process asks, because a thread that
 /// waits for a server that never answers would keep this process from ever forking.
 fn is_dead(path: &Path) -> bool {
-    let Some((end, _)) = std::io::pipe().ok().filter(|_| !table::has_no_mount(path)) else {
+    if table::has_no_mount(path) {
         return false;
-    };
-    let ask = || {
-        // The process that waits for the mount reads standard output to its end.
-        let _ = rustix::stdio::dup2_stdout(rustix::stdio::stdin());
-        i32::from(table::says_dead(path))
-    };
-    let child = ChildProcess::fork(end.into(), &[], ask);
-    let status = child.and_then(|child| child.wait_for(table::ANSWER));
-    status.is_ok_and(|status| status.and_then(|status| status.code()) == Some(1))
+    }
+    let ask = || i32::from(table::says_dead(path));
+    let status = ChildProcess::ask(table::ANSWER, ask).ok().flatten();
+    status.and_then(|status| status.code()) == Some(1)
 }

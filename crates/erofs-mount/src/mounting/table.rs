@@ -188,7 +188,7 @@ pub(crate) fn says_dead(path: &Path) -> bool {
 pub(crate) enum Unanswered {
     /// The time limit has passed.
     Late,
-    /// No thread could be created that asks.
+    /// The thread that was to ask could not be created.
     NotAsked(io::Error),
 }
 

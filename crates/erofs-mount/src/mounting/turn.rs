@@ -5,16 +5,17 @@
 //! no other process of root is waiting for that server, so at most one process hangs, however often
 //! root asks.
 
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use erofs_engine::remote_image::cache::make_directory;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use super::place::top_mount;
+use crate::lock::lock_within;
 
 /// Folder of the locks. Only root may write to it, so that no other user can take a turn.
 const FOLDER: &str = "/run/erofast";
@@ -22,9 +23,6 @@ const FOLDER: &str = "/run/erofast";
 /// How long to wait until another process's question is answered; a question must take less time
 /// than this in total.
 const LIMIT: Duration = Duration::from_secs(3);
-
-/// Interval between checks.
-const INTERVAL: Duration = Duration::from_millis(10);
 
 /// The lock held while a server is asked; if the asking process cannot end, its lock stays.
 pub(crate) struct Turn(Option<(File, PathBuf)>);
@@ -39,21 +37,14 @@ impl Turn {
         let is_root = rustix::process::geteuid().is_root();
         let mount = is_root.then(|| top_mount(path).ok().flatten()).flatten();
         let others = mount.filter(|mount| mount.user_id.is_some_and(|user| user != 0));
-        let Some(mount) = others else {
+        let place = others.map(|mount| place_of(&mount.device));
+        let Some((file, place)) = place.and_then(|place| Some((open(&place)?, place))) else {
             return Ok(Self(None));
         };
-        let place = place_of(&mount.device);
-        let Some(file) = open(&place) else {
-            return Ok(Self(None));
-        };
-        let begin = Instant::now();
-        while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-            if begin.elapsed() > LIMIT {
-                return Err(Errno::BUSY);
-            }
-            thread::sleep(INTERVAL);
+        match lock_within(LIMIT, &file) {
+            true => Ok(Self(Some((file, place)))),
+            false => Err(Errno::BUSY),
         }
-        Ok(Self(Some((file, place))))
     }
 
     /// Whether a process that asked the server of a mount is still waiting. Removes the lock's file
@@ -81,7 +72,7 @@ fn place_of(device: &str) -> PathBuf {
 }
 
 fn open(place: &Path) -> Option<File> {
-    let _ = DirBuilder::new().mode(0o700).create(FOLDER);
+    let _ = make_directory(Path::new(FOLDER));
     let mut options = OpenOptions::new();
     let options = options.write(true).create(true).truncate(false).mode(0o600);
     options.open(place).ok()

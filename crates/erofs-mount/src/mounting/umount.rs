@@ -8,10 +8,11 @@ use rustix::io::Errno;
 
 use super::fusermount;
 use super::located::Located;
-use super::place;
+use super::place::{self, mounts_at};
 use super::table::{self, Entry};
 use super::turn::Turn;
 use super::users::Users;
+use crate::outside::helper_of;
 use erofs_fuse::error::Error;
 use erofs_fuse::request::FSTYPE;
 
@@ -59,8 +60,12 @@ pub(crate) fn is_in_use(device: &str) -> bool {
 /// this one, such as `erofast stat`, and programs that end before they are found.
 fn wait_for_users(path: &Path, entry: &Entry) -> Result<(), Error> {
     let begin = Instant::now();
+    // Searching for the helper takes long: it may be any process of its user.
+    let helper = entry
+        .user_id
+        .and_then(|user| helper_of(&entry.device, user));
     loop {
-        let users = Users::of(&entry.device, entry.user_id);
+        let users = Users::of(&entry.device, helper.as_ref());
         let stay = covering(entry).is_some() || !users.have_this_name();
         if !stay && Turn::is_stuck(&entry.device) {
             // No other program uses the mount, and the process that asked its server cannot end
@@ -75,11 +80,6 @@ fn wait_for_users(path: &Path, entry: &Entry) -> Result<(), Error> {
             outcome => return outcome,
         }
     }
-}
-
-/// The mounts that are currently at a path.
-pub(crate) fn mounts_at(path: &Path) -> Vec<Entry> {
-    place::mounts_at(path).unwrap_or_default()
 }
 
 /// Unmounts the mounts added at a path since `before`, if their server is dead or dies soon, or if

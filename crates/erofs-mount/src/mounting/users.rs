@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{AtFlags, CWD, StatxFlags, makedev, statx};
 
 use super::table;
-use crate::outside::processes_of;
+use crate::outside::HelperProcess;
 
 /// Maximum number of programs that are listed by name.
 const NAMED: usize = 5;
@@ -29,8 +29,8 @@ const LIMIT: Duration = Duration::from_secs(1);
 pub(crate) struct Users(Vec<(u32, String)>);
 
 impl Users {
-    /// The users of the filesystem `MAJOR:MINOR`, which this user mounted.
-    pub(crate) fn of(filesystem: &str, mounted_by: Option<u32>) -> Self {
+    /// The users of the filesystem `MAJOR:MINOR`, whose mount has this helper.
+    pub(crate) fn of(filesystem: &str, helper: Option<&HelperProcess>) -> Self {
         let Some(device) = table::device_number(filesystem) else {
             return Self(Vec::new());
         };
@@ -38,7 +38,7 @@ impl Users {
         let parent = std::os::unix::process::parent_id();
         let is_own = |pid: u32| pid == own || (pid == parent && name(pid) == name(own));
         let others = pids().filter(|pid| !is_own(*pid)).collect();
-        let of_mount = || mounted_by.map_or_else(Vec::new, |user| processes_of(filesystem, user));
+        let of_mount = || helper.map_or_else(Vec::new, HelperProcess::processes);
         let before = of_mount();
         let mut users = within(LIMIT, move |found| scan(others, device, found));
         if !users.is_empty() {
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_device_that_no_program_uses_has_no_users() {
-        assert!(Users::of("4095:7", Some(0)).is_empty());
+        assert!(Users::of("4095:7", None).is_empty());
         assert!(Users::of("nonsense", None).is_empty());
         assert!(name(std::process::id()).len() > 2);
     }

@@ -14,30 +14,31 @@ const SEARCH: Duration = Duration::from_secs(2);
 /// The only process that holds the connection of the mount `MAJOR:MINOR`; `None` if there are
 /// several, or none that this process may inspect.
 pub(crate) fn only_holder(device: &str) -> Option<Pid> {
-    let device = device.to_owned();
-    let search = move || {
-        let all = process::numbers().filter_map(Process::open);
-        let mut holders = all.filter(|process| holds(process, &device));
-        let first = holders.next()?;
-        holders.next().is_none().then_some(first.pid)
-    };
-    answer_within(SEARCH, search).ok()?
+    let mut holders = holders(device, |_| true).into_iter();
+    let first = holders.next()?;
+    holders.next().is_none().then_some(first.pid)
 }
 
 /// A stopped process that holds this connection and has no mount helper to end it.
 pub(crate) fn stopped_holder(device: &str) -> Option<Pid> {
+    let is_stopped = |process: &Process| matches!(process.state(), Some('T' | 't'));
+    let has_helper = |process: &Process| {
+        let parent = process.parent().and_then(Process::open);
+        parent.is_some_and(|parent| holds(&parent, device))
+    };
+    let mut holders = holders(device, is_stopped).into_iter();
+    Some(holders.find(|process| !has_helper(process))?.pid)
+}
+
+/// The processes that satisfy `wanted` and hold the connection; none if the search takes too long.
+fn holders(device: &str, wanted: fn(&Process) -> bool) -> Vec<Process> {
     let device = device.to_owned();
     let search = move || {
         let all = process::numbers().filter_map(Process::open);
-        let stopped = all.filter(|process| matches!(process.state(), Some('T' | 't')));
-        let mut holders = stopped.filter(|process| holds(process, &device));
-        let alone = holders.find(|process| {
-            let parent = process.parent().and_then(Process::open);
-            !parent.is_some_and(|parent| holds(&parent, &device))
-        });
-        alone.map(|process| process.pid)
+        let wanted = all.filter(wanted);
+        wanted.filter(|process| holds(process, &device)).collect()
     };
-    answer_within(SEARCH, search).ok()?
+    answer_within(SEARCH, search).unwrap_or_default()
 }
 
 /// Whether a process holds the connection of the mount `MAJOR:MINOR`.

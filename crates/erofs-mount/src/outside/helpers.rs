@@ -56,13 +56,11 @@ pub(crate) fn helpers_of(user: u32) -> Result<Vec<HelperProcess>, Error> {
     })
 }
 
-/// The numbers of a mount's own processes: its helper and all that the helper has started. A copy
-/// of the mount that they use does not keep the mount busy.
-pub(crate) fn processes_of(device: &str, user: u32) -> Vec<u32> {
-    let helpers = helpers_of(user).unwrap_or_default();
-    let helper = HelperProcess::for_mount(&helpers, device);
-    let all = helper.map(|helper| helper.process.with_descendants());
-    all.into_iter().flatten().collect()
+/// The helper of the mount `MAJOR:MINOR` of a user; `None` if it cannot be found.
+pub(crate) fn helper_of(device: &str, user: u32) -> Option<HelperProcess> {
+    let mut helpers = helpers_of(user).ok()?;
+    helpers.retain(|helper| helper.record.device == device);
+    helpers.into_iter().max_by_key(HelperProcess::age)
 }
 
 /// The server of a mount, according to its mount helper's record.
@@ -76,8 +74,7 @@ pub(crate) struct KnownServer {
 
 /// The server of a mount; `None` if it is unknown.
 pub(crate) fn server_of(device: &str, user: u32) -> Option<KnownServer> {
-    let helpers = helpers_of(user).ok()?;
-    let helper = HelperProcess::for_mount(&helpers, device)?;
+    let helper = helper_of(device, user)?;
     Some(KnownServer {
         pid: Pid::from_raw(helper.record.server?)?,
         can_be_replaced: helper.offers_upgrades(),
@@ -100,17 +97,24 @@ impl HelperProcess {
         })
     }
 
-    /// The helper of the mount `MAJOR:MINOR`: that of the latest mount, since numbers are reused. A
-    /// process that the helper has just started may briefly hold the record too, and has a later
-    /// ID.
+    /// The helper of the mount `MAJOR:MINOR`.
     pub(crate) fn for_mount<'h>(helpers: &'h [Self], device: &str) -> Option<&'h Self> {
         let of_mount = helpers.iter().filter(|this| this.record.device == device);
-        of_mount.max_by_key(|this| {
-            (
-                this.record.since,
-                Reverse(this.process.pid.as_raw_nonzero()),
-            )
-        })
+        of_mount.max_by_key(|this| this.age())
+    }
+
+    /// Orders the helpers of one device number: that of the latest mount comes last, since the
+    /// kernel reuses numbers. A process that the helper has just started may briefly hold the
+    /// record too, and has a later ID.
+    fn age(&self) -> impl Ord + use<> {
+        let pid = self.process.pid.as_raw_nonzero();
+        (self.record.since, Reverse(pid))
+    }
+
+    /// The numbers of the mount's own processes: the helper and all that it has started. A copy of
+    /// the mount that they use does not keep the mount busy.
+    pub(crate) fn processes(&self) -> Vec<u32> {
+        self.process.with_descendants()
     }
 
     /// `MAJOR:MINOR` of the mount.

@@ -9,5 +9,5 @@ mod record;
 
 pub(crate) use connection::{only_holder, stopped_holder};
 pub(crate) use family::{Family, Look};
-pub(crate) use helpers::{HelperProcess, helpers_of, processes_of, server_of};
+pub(crate) use helpers::{HelperProcess, helper_of, helpers_of, server_of};
 pub(crate) use record::MountRecord;

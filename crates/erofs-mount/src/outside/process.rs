@@ -55,8 +55,8 @@ impl Process {
     }
 
     /// Whether the process has the rights of this user and of no other. A program that changes its
-    /// user (sudo(8), fusermount3(1)) may have arguments and descriptors of the user who started
-    /// it, as long as one of its IDs is that user's.
+    /// user (sudo(8), fusermount3(1)) has the arguments and descriptors of the user who started it,
+    /// and one of its IDs may still be that user's.
     pub(super) fn is_of(&self, user: u32) -> bool {
         let status = self.text("status");
         // Real, effective, saved and filesystem user ID.
@@ -122,16 +122,14 @@ impl Process {
 
     /// The children of the process, if the kernel lists them.
     pub(super) fn children(&self) -> Vec<Self> {
-        let lists = self.threads().into_iter();
-        let lists = lists.map(|thread| self.text(&format!("task/{thread}/children")));
-        let numbers: Vec<_> = lists
-            .flat_map(|list| {
-                let numbers = list.split_ascii_whitespace();
-                let numbers = numbers.filter_map(|number| Pid::from_raw(number.parse().ok()?));
-                numbers.collect::<Vec<_>>()
-            })
+        let lists = self.names("task").into_iter();
+        // Each list ends with a space.
+        let list: String = lists
+            .map(|thread| self.text(&format!("task/{thread}/children")))
             .collect();
-        let open = numbers.into_iter().filter_map(Self::open);
+        let numbers = list.split_ascii_whitespace();
+        let numbers = numbers.filter_map(|number| Pid::from_raw(number.parse().ok()?));
+        let open = numbers.filter_map(Self::open);
         // The number of a child that has ended may have been reused.
         open.filter(|child| child.parent() == Some(self.pid))
             .collect()
@@ -159,7 +157,7 @@ impl Process {
 
     /// How many times the threads of the process have been scheduled.
     pub(super) fn switches(&self) -> u64 {
-        let threads = self.threads().into_iter();
+        let threads = self.names("task").into_iter();
         let status = threads.map(|thread| self.text(&format!("task/{thread}/status")));
         let counts = status.map(|status| {
             let lines = status.lines();
@@ -170,10 +168,6 @@ impl Process {
             numbers.sum::<u64>()
         });
         counts.sum()
-    }
-
-    fn threads(&self) -> Vec<String> {
-        self.names("task")
     }
 
     pub(super) fn text(&self, name: &str) -> String {

@@ -50,11 +50,6 @@ struct Dying {
 }
 
 impl Dying {
-    fn new(child: ChildProcess, taken: Vec<TakenRequest>) -> Self {
-        let taken = Some(taken);
-        Self { child, taken }
-    }
-
     /// Whether the process still exists, and how it died, if known.
     fn check(&self) -> (bool, Option<ExitStatus>) {
         match self.child.try_wait() {
@@ -115,8 +110,7 @@ impl Deaths {
             self.fruitless += 1;
         }
         let mut refused = self.count_stuck(&death.taken);
-        self.dying
-            .extend(child.map(|child| Dying::new(child, death.taken)));
+        self.await_end(child, death.taken);
         refused.extend(self.judge());
         let others = self.recent.len().min(MOST) as u32 - 1;
         let patience = PATIENCE * 4_u32.pow(others);
@@ -151,8 +145,12 @@ impl Deaths {
 
     /// Adds a process that is expected to end and must be waited for.
     pub(crate) fn expect(&mut self, child: Option<ChildProcess>) {
-        self.dying
-            .extend(child.map(|child| Dying::new(child, Vec::new())));
+        self.await_end(child, Vec::new());
+    }
+
+    fn await_end(&mut self, child: Option<ChildProcess>, taken: Vec<TakenRequest>) {
+        let taken = Some(taken);
+        self.dying.extend(child.map(|child| Dying { child, taken }));
     }
 
     /// Checks how processes have ended in the meantime. Returns the requests that killed two

@@ -7,9 +7,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use erofs_engine::remote_image::{Event, Fetcher, ImageUrl, Options, Parts};
+use erofs_engine::remote_image::{Event, Fetcher, ImageUrl, Options};
 
-use erofs_fuse::error::Error;
 use erofs_fuse::log::Log;
 
 /// Initial and maximum pause between the death of a fetcher and the next start; the pause grows if
@@ -41,9 +40,8 @@ struct Kept {
 }
 
 impl MountFetcher {
-    /// Starts no process yet: a fetcher is started when the first file is opened. When one of
-    /// `ends` becomes readable, or its other end is closed, this shows that no process is waiting
-    /// for an image any more.
+    /// Starts no process yet: a fetcher is started when the first file is opened. One of `ends`
+    /// becomes readable, or its other end is closed, when no process waits for the mount any more.
     pub(crate) fn new(ends: Vec<OwnedFd>) -> Self {
         Self { kept: None, ends }
     }
@@ -68,13 +66,7 @@ impl MountFetcher {
         number: usize,
         source: &ImageUrl,
         options: &Options,
-    ) -> Result<OwnedFd, Error> {
-        let parts = self.parts(number, source, options);
-        let descriptor = parts.and_then(Parts::into_descriptor);
-        descriptor.map_err(|error| Error::Server(error.to_string()))
-    }
-
-    fn parts(&mut self, number: usize, source: &ImageUrl, options: &Options) -> io::Result<Parts> {
+    ) -> io::Result<OwnedFd> {
         let ends: Vec<_> = self.ends.iter().map(AsFd::as_fd).collect();
         let kept = match &mut self.kept {
             Some(kept) => kept,
@@ -91,7 +83,7 @@ impl MountFetcher {
                 *place.insert(image)
             }
         };
-        kept.fetcher.client_of(image)
+        kept.fetcher.client_of(image)?.into_descriptor()
     }
 
     /// URLs of devices and layers listed by the manifests of images, in the order in which a server
@@ -114,14 +106,14 @@ impl MountFetcher {
     }
 
     /// Makes the next [`attend`](Self::attend) start another fetcher, because the current one
-    /// belongs to a mount helper that is dead. That fetcher ends once its sockets are closed.
+    /// belongs to a mount helper that is dead. The current one ends once its sockets are closed.
     pub(crate) fn is_orphaned(&mut self) {
         if let Some(kept) = &mut self.kept {
             kept.due = Some(Instant::now());
         }
     }
 
-    /// Takes a message, such as a line for the log, from the fetcher. Call this once
+    /// Takes a message, such as a line for the log, from the fetcher. Call this when
     /// [`watched`](Self::watched) is readable.
     pub(crate) fn hear(&mut self, log: &Log) {
         let Some(kept) = &mut self.kept else { return };

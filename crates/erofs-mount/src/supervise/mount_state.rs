@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use erofs_engine::Version;
-use fuse_transport::{RequestsInFlight, TakenRequest};
+use fuse_transport::TakenRequest;
 use rustix::io::fcntl_dupfd_cloexec;
 
 use super::deaths::Death;
@@ -32,7 +32,7 @@ pub(crate) struct MountState {
     detached: bool,
     /// Whether the server is about to end, so that its end does not count as a death.
     ending: bool,
-    replaceable: Replaceable,
+    pub(super) replaceable: Replaceable,
     /// The profile named by `profile=`, until the companion has it.
     profile: Option<ProfileFile>,
     /// A profile that travels with the image, until the companion has it.
@@ -46,9 +46,11 @@ pub(crate) struct MountState {
     /// The file of the decoded bytes of launches, until the server asks to write it.
     decoded: Option<DecodedFile>,
     /// The keeper of that file, until its first packet arrives.
-    keeper: Option<DecodedKeeper>,
+    pub(super) keeper: Option<DecodedKeeper>,
     /// The keeper's process, which starts when that packet arrives.
     keeping: Option<ChildProcess>,
+    /// Whether the mount has had a keeper.
+    has_kept: bool,
     /// Held until the handshake is complete.
     uring_guard: Option<EnableUringGuard>,
     handshake_done: bool,
@@ -79,6 +81,7 @@ impl MountState {
             decoded: None,
             keeper: None,
             keeping: None,
+            has_kept: false,
             null,
             request,
             mounted: None,
@@ -136,7 +139,8 @@ impl MountState {
                 self.looks_ahead = true;
                 Ok(None)
             }
-            // The other end is closed, so requests sent to this socket are ignored.
+            // The process for which a server of version 1.0.0 asks no longer exists. This socket
+            // ignores the server's requests, because its other end is closed.
             (Request::Broker, Some(_)) => Ok(Some(socket_pair()?.1)),
             (Request::KeepDecoded, _) => self.keep_decoded().map(Some),
             (Request::ReadAhead, Some((mounted, _))) => Ok(read_ahead::open(mounted)),
@@ -163,41 +167,39 @@ impl MountState {
     /// is read.
     fn decoded(&mut self) -> Result<Option<OwnedFd>, Error> {
         let request = &self.request;
-        let is_kept = request.keeps_decoded() && self.keeping.is_none();
+        let is_kept = request.keeps_decoded() && !self.has_kept;
         let companion = self.companion.as_ref();
         let profile = companion.map_or(self.profile.as_ref(), CompanionOfMount::profile);
         let is_reachable = profile.is_none_or(ProfileFile::is_reachable);
-        let none = || Error::Protocol("decoded bytes of this image are not kept".into());
-        if !is_kept || !is_reachable || self.keeper.is_some() {
-            return Err(none());
+        if !is_kept || !is_reachable {
+            return Err(no_decoded());
         }
         let image = self.replaceable.file(request, 0)?;
         let options = &request.options;
         let decoded = DecodedFile::of(&image, options.engine.offset, options.decoded_bytes());
         self.decoded = decoded;
-        Ok(self.decoded.as_ref().ok_or_else(none)?.open())
+        Ok(self.decoded.as_ref().ok_or_else(no_decoded)?.open())
     }
 
     /// Starts keeping decoded bytes. Succeeds only once: a server that asks again must not be able
     /// to write more often.
     fn keep_decoded(&mut self) -> Result<OwnedFd, Error> {
-        let none = || Error::Protocol("decoded bytes of this image are not kept".into());
-        let file = self.decoded.take().ok_or_else(none)?;
-        let (keeper, theirs) = DecodedKeeper::new(file)?;
-        self.keeper = Some(keeper);
+        let file = self.decoded.take().ok_or_else(no_decoded)?;
+        let (socket, theirs) = socket_pair()?;
+        self.keeper = Some(DecodedKeeper { socket, file });
+        self.has_kept = true;
         Ok(theirs)
     }
 
     /// Gets or creates the companion of the mount. The companion's process is started later.
     fn companion(&mut self) -> Result<&CompanionOfMount, Error> {
-        let companion = match self.companion.take() {
-            Some(companion) => companion,
-            None => {
+        match &mut self.companion {
+            Some(companion) => Ok(companion),
+            none => {
                 let (profile, travelling) = (self.profile.take(), self.travelling.take());
-                CompanionOfMount::new(profile, travelling, &self.null)?
+                Ok(none.insert(CompanionOfMount::new(profile, travelling, &self.null)?))
             }
-        };
-        Ok(self.companion.insert(companion))
+        }
     }
 
     /// Starts the companion of a mount that was just made. Meanwhile the server does the handshake;
@@ -264,7 +266,7 @@ impl MountState {
 
     /// Writes to the record. If there is no memory for that, commands such as `erofast stat` know
     /// less about the mount.
-    fn note(&mut self, write: impl FnOnce(&mut MountRecord) -> io::Result<()>) {
+    pub(super) fn note(&mut self, write: impl FnOnce(&mut MountRecord) -> io::Result<()>) {
         if let Some(record) = &mut self.record {
             let _ = write(record);
         }
@@ -299,15 +301,6 @@ impl MountState {
         mounted.map(|(_, connection)| connection.device())
     }
 
-    /// The process that fetches from URLs.
-    pub(crate) fn fetcher(&self) -> &MountFetcher {
-        &self.replaceable.fetcher
-    }
-
-    pub(crate) fn fetcher_mut(&mut self) -> &mut MountFetcher {
-        &mut self.replaceable.fetcher
-    }
-
     /// Readable when the companion has sent a request or has work to do.
     pub(crate) fn companion_socket(&self) -> Option<BorrowedFd<'_>> {
         let is_served = self.replaceable.served;
@@ -331,73 +324,49 @@ impl MountState {
         }
     }
 
-    /// The keeper of decoded bytes. Its process is started when its descriptor becomes readable.
-    pub(crate) fn keeper(&self) -> Option<&DecodedKeeper> {
-        self.keeper.as_ref()
-    }
-
+    /// Starts the process of the keeper, whose socket has become readable.
     pub(crate) fn wake_decoded(&mut self) {
         let keeper = self.keeper.take();
         // If the process cannot start, the requests of the server fail.
         self.keeping = keeper.and_then(|keeper| keeper.wake(&self.null).ok());
     }
 
-    pub(crate) fn upgrade_begins(&mut self) {
-        self.note(MountRecord::begin);
-    }
-
-    pub(crate) fn upgrade_ends(&mut self, outcome: &Result<(), Error>) {
-        self.note(|record| record.end(outcome));
-    }
-
-    pub(crate) fn profile(&self) -> Option<&ProfileLocation> {
-        self.request.options.profile.as_ref()
-    }
-
     /// Whether another server can replace this one.
     pub(crate) fn is_replaceable(&self) -> bool {
-        let alive = self
-            .mounted
-            .as_ref()
-            .map(|(_, connection)| connection.is_alive());
-        let ends = self.detached || self.ending;
-        !ends && alive == Some(true) && self.replaceable.in_flight().is_some()
-    }
-
-    /// The requests in flight, which the server of a mount shares.
-    fn in_flight(&self) -> Option<&RequestsInFlight> {
-        self.replaceable.in_flight()
+        let is_alive = |(_, connection): &(Mounted, Connection)| connection.is_alive();
+        let has_mount = self.mounted.as_ref().is_some_and(is_alive);
+        has_mount && !self.ending && self.replaceable.in_flight().is_some()
     }
 
     /// The state that a server had reached when it died. Counts the death.
     pub(crate) fn death(&self) -> Death {
-        self.in_flight().map_or_else(Death::default, |shared| {
-            shared.count_restart();
-            Death {
-                taken: shared.requests(),
-                last: shared.last(),
-                answered: shared.has_answered(),
-            }
-        })
+        let Some(shared) = self.replaceable.in_flight() else {
+            return Death::default();
+        };
+        shared.count_restart();
+        Death {
+            taken: shared.requests(),
+            last: shared.last(),
+            answered: shared.has_answered(),
+        }
     }
 
     /// Marks a request to be answered with EIO when the kernel resends it; returns false if it is
     /// already marked.
     pub(crate) fn refuse(&self, request: TakenRequest) -> bool {
-        let shared = self.in_flight();
+        let shared = self.replaceable.in_flight();
         shared.is_some_and(|shared| shared.refuse(request))
     }
 
     /// Prepares for a server that takes over the mount: see [`RequestsInFlight::begin_again`].
     pub(crate) fn begin_again(&self, one_by_one: bool) {
-        if let Some(shared) = self.in_flight() {
+        if let Some(shared) = self.replaceable.in_flight() {
             shared.begin_again(one_by_one);
         }
     }
 
     /// Hides this process's record, in a standby: the active helper has the record that counts.
-    /// Closes what the helper's other processes and the server must see closed when the helper
-    /// closes it.
+    /// Closes the pipe and the socket that must close as soon as the helper closes them.
     pub(crate) fn stands_by(&mut self) {
         let Self { record, null, .. } = self;
         if let Some(record) = record {
@@ -409,7 +378,8 @@ impl MountState {
         (self.keeper, self.keeping) = (None, None);
     }
 
-    /// Takes over from a mount helper that is dead, and gives up the processes that it started.
+    /// Takes over from a mount helper that is dead, and gives up the processes that the dead helper
+    /// started.
     pub(crate) fn takes_over(&mut self) {
         self.note(|record| record.set_server(None));
         if let Some(companion) = &mut self.companion {
@@ -439,8 +409,44 @@ impl MountState {
     }
 }
 
+fn no_decoded() -> Error {
+    Error::Protocol("decoded bytes of this image are not kept".into())
+}
+
 fn out_of_order(request: Request) -> Error {
     Error::Protocol(format!(
         "request {request:?} to the mount helper is out of order"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use super::*;
+    use erofs_fuse::options::MountOptions;
+
+    #[test]
+    fn a_mount_keeps_decoded_bytes_once_even_if_the_keeper_has_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let image = folder.path().join("image");
+        std::fs::write(&image, "bytes").unwrap();
+        let options = MountOptions::parse(&["profile=learn,decoded_size=1M"]).unwrap();
+        let request = MountRequest {
+            image,
+            mountpoint: folder.path().to_owned(),
+            options,
+            foreground: false,
+        };
+        let null = File::open("/dev/null").unwrap();
+        let mut state = MountState::new(request, null.into(), Vec::new());
+        if state.handle(Request::Decoded).is_err() {
+            return println!("skipped: {} is no place for them", folder.path().display());
+        }
+        state.handle(Request::KeepDecoded).unwrap();
+        // Its process has started and ended.
+        state.keeper = None;
+        assert!(state.handle(Request::Decoded).is_err());
+        assert!(state.handle(Request::KeepDecoded).is_err());
+    }
 }

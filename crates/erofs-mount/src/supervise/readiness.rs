@@ -8,7 +8,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::Errno;
 
 use erofs_fuse::error::Error;
@@ -45,7 +45,7 @@ impl Readiness {
         }
         Ok(Self {
             socket: connect(),
-            pipe: ready_fd.map(open).transpose()?,
+            pipe: ready_fd.map(duplicate).transpose()?,
         })
     }
 
@@ -60,28 +60,19 @@ impl Readiness {
     }
 }
 
-/// Opens a descriptor again by its name, because safe code cannot own a bare number.
-fn open(number: u32) -> Result<OwnedFd, Error> {
-    if is_read_only(number) {
+/// Duplicates a descriptor that the caller passed by number.
+fn duplicate(number: u32) -> Result<OwnedFd, Error> {
+    let pipe = sys::inherited::duplicate(number.try_into().unwrap_or(-1));
+    let pipe = pipe.map_err(|error| match Errno::from_io_error(&error) {
+        Some(Errno::BADF) => Error::ReadyFd(number),
+        _ => Error::std_io(format!("ready_fd={number}"))(error),
+    })?;
+    let flags = fcntl_getfl(&pipe).map_err(Error::io(format!("ready_fd={number}")))?;
+    if flags & OFlags::RWMODE == OFlags::RDONLY {
         let why = format!("ready_fd={number}: descriptor {number} is not open for writing");
         return Err(Error::Server(why));
     }
-    let path = format!("/proc/self/fd/{number}");
-    rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()).map_err(|errno| {
-        match errno {
-            Errno::NOENT => Error::ReadyFd(number),
-            other => Error::io(format!("ready_fd={number}"))(other),
-        }
-    })
-}
-
-/// Whether nothing can be written to a descriptor, although its file may be opened for writing.
-fn is_read_only(number: u32) -> bool {
-    let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{number}")).unwrap_or_default();
-    let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
-    let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
-    let mode = flags.map(|flags| OFlags::from_bits_retain(flags) & OFlags::RWMODE);
-    mode == Some(OFlags::RDONLY)
+    Ok(pipe)
 }
 
 fn connect() -> Option<UnixDatagram> {

@@ -63,7 +63,7 @@ impl Replaceable {
     /// Opens a file of the mount, the same one for each server.
     pub(crate) fn file(&mut self, request: &MountRequest, number: usize) -> Result<OwnedFd, Error> {
         let mut paths = request.files();
-        // Count as the server does: only the files that have no number yet.
+        // The server numbers a listed file only if the file has no number yet.
         let listed = self.fetcher.listed();
         let listed: Vec<_> = listed
             .filter(|path| !paths.contains(path))
@@ -82,7 +82,8 @@ impl Replaceable {
                 let mut options = engine.fetching(&request.image, &url, root.as_ref());
                 options.launches = number == 0 && travelling_file::is_wanted(request);
                 options.ahead = request.options.prefetch.ahead();
-                return self.fetcher.client(number, &url, &options);
+                let client = self.fetcher.client(number, &url, &options);
+                return client.map_err(|error| Error::Server(error.to_string()));
             }
             _ if self.files.get(number).is_some_and(Option::is_some) => None,
             Some(url) => {
@@ -146,15 +147,14 @@ impl Replaceable {
     /// The memory for requests in flight.
     pub(crate) fn shared(&mut self) -> Result<OwnedFd, Error> {
         const WHAT: &str = "requests in flight";
-        let made = match self.in_flight.take() {
+        let (file, _) = match &mut self.in_flight {
             Some(made) => made,
-            None => {
+            none => {
                 let file = RequestsInFlight::create().map_err(Error::std_io(WHAT))?;
                 let mapped = RequestsInFlight::map(file.as_fd()).map_err(Error::std_io(WHAT))?;
-                (file, mapped)
+                none.insert((file, mapped))
             }
         };
-        let (file, _) = self.in_flight.insert(made);
         fcntl_dupfd_cloexec(file, 0).map_err(Error::io(WHAT))
     }
 

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::event::PollFlags;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
@@ -22,13 +21,13 @@ use crate::respawn::{self, OTHER_VERSION, Role};
 use erofs_fuse::error::Error;
 use erofs_fuse::log::Log;
 use erofs_fuse::packets;
-use erofs_fuse::poll::{first_ready, has_ended};
+use erofs_fuse::poll::{has_ended, is_readable_before};
 use erofs_fuse::protocol::{Order, ignores_signals, send_order};
 use erofs_fuse::request::{MountRequest, Start};
 
-/// A function that runs in a fork of this process that has the socket as its standard input. The
-/// function mounts the image or takes over another server's mount, serves it, and returns the exit
-/// status.
+/// A function that runs in a fork of this process, with the server's socket as its standard input.
+/// The function mounts the image or takes over another server's mount, serves it, and returns the
+/// exit status.
 pub(crate) type Serve = fn(&MountRequest, Log, Start) -> u8;
 
 /// How a server is started.
@@ -73,13 +72,8 @@ impl Servers {
     pub(super) fn start(&self, how: &How) -> Result<Server, Error> {
         let (socket, theirs) = packets::socket_pair()?;
         let (program, sender) = packets::socket_pair()?;
-        let mut kept: Vec<_> = self
-            .log
-            .descriptor()
-            .iter()
-            .map(AsRawFd::as_raw_fd)
-            .collect();
-        kept.push(self.null.as_raw_fd());
+        let mut kept = vec![self.null.as_raw_fd()];
+        kept.extend(self.log.descriptor().map(|log| log.as_raw_fd()));
         match how {
             How::First | How::Fork => {}
             How::Installed => kept.push(sender.as_raw_fd()),
@@ -213,7 +207,7 @@ impl Server {
             return self.ask_to_exit();
         }
         let deadline = Instant::now() + DEATH;
-        while self.is_heard_before(deadline) && self.reads_packet() {}
+        while is_readable_before(deadline, self.socket.as_fd()) && self.reads_packet() {}
         Ok(())
     }
 
@@ -225,7 +219,7 @@ impl Server {
             let _ = send_order(&self.socket, Order::Exit);
             let again = Instant::now() + interval;
             while Instant::now() < again {
-                if self.is_heard_before(again) && !self.reads_packet() {
+                if is_readable_before(again, self.socket.as_fd()) && !self.reads_packet() {
                     return Ok(());
                 }
             }
@@ -254,14 +248,6 @@ impl Server {
     /// Takes the process of a server whose socket has closed or will close.
     pub(super) fn take_child(&mut self) -> Option<ChildProcess> {
         self.child.take()
-    }
-
-    /// Waits for the server to send a request or to end; returns false if it has done neither by
-    /// `deadline`.
-    fn is_heard_before(&self, deadline: Instant) -> bool {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let watched = [(self.socket.as_fd(), PollFlags::IN)];
-        matches!(first_ready(&watched, Some(left)), Ok(Some(0)))
     }
 
     /// A short reason why the server has made no request.
@@ -298,8 +284,8 @@ fn why_ended(status: ExitStatus) -> String {
     }
 }
 
-/// Opens the program and sends it to the parent; called in a child, because opening a program may
-/// have to wait for the mount, and the helper must not wait for it.
+/// Opens the program and sends its descriptor to the parent. Called in a child, because opening a
+/// program may have to wait for the mount, which the helper must not do.
 fn send_program(path: &Path, sender: &OwnedFd) {
     // If this fails, the next server is a fork.
     if let Ok(program) = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {

@@ -3,8 +3,8 @@
 //! The standby is a fork of the helper, replaced by a new fork whenever the helper gets something
 //! that its successor would lack: a server, a file, a descriptor of the device. Until its helper
 //! dies, the standby only waits on a pipe. Then it kills the server, whatever the server was doing,
-//! and starts another one, as the helper does after a death of the server. So its state cannot be
-//! out of date, and it makes no difference whether the server has died too.
+//! and starts another one, as the helper does after a death of the server. So the standby's state
+//! cannot be out of date, and it makes no difference whether the server has died too.
 //!
 //! The next standby exists before the previous one is retired. If the helper dies while both exist,
 //! the standby that gets the only byte of a second pipe takes over, and the other one ends.

@@ -15,8 +15,8 @@ use super::readiness::{Readiness, report_ready};
 use super::server::{How, Serve, Server, Servers};
 use super::standby::{Right, Standby, outlive_helper};
 use crate::inherited;
-use crate::outside::Family;
-use crate::patience::Patience;
+use crate::outside::{Family, MountRecord};
+use crate::patience::{Patience, not_mounted};
 use crate::respawn;
 use erofs_fuse::error::Error;
 use erofs_fuse::log::Log;
@@ -44,9 +44,13 @@ const END: Duration = Duration::from_secs(5);
 /// # Errors
 /// Returns the reason why the mount failed or did not end properly.
 pub(crate) fn run(request: MountRequest, serve: Serve) -> Result<(), Error> {
+    // What this process and its children create must stay accessible to their user.
+    let mask = rustix::process::umask(Mode::RWXU);
+    rustix::process::umask(mask.difference(Mode::RWXU));
     let mut signals = Signals::block()?;
     if request.is_remote() {
-        // Block these signals now, because they must also end the fetcher's work.
+        // Block these signals before the image is opened, because they must also end the fetcher's
+        // work.
         signals.block_ending()?;
     }
     let log = Log::open(&request.options, !request.foreground)?;
@@ -74,10 +78,7 @@ pub(crate) fn run(request: MountRequest, serve: Serve) -> Result<(), Error> {
         looks: server
             .family()
             .filter(|_| request.foreground)
-            .map(|family| {
-                let longest = request.options.engine.remote.timeout;
-                (family, Patience::new(longest))
-            }),
+            .map(|family| (family, Patience::new(request))),
         state: MountState::new(request.clone(), null, ends),
         servers,
         server,
@@ -92,7 +93,8 @@ pub(crate) fn run(request: MountRequest, serve: Serve) -> Result<(), Error> {
         failure: None,
         signalled: false,
     };
-    helper.run()
+    helper.serve();
+    helper.run_on(Ok(()))
 }
 
 /// The signals that the helper receives through descriptors. They do not kill it: it outlives the
@@ -127,7 +129,7 @@ impl Signals {
         Ok(())
     }
 
-    /// Drops the signals that arrived while this process was a standby: a standby acts on none.
+    /// Drops the signals that arrived while this process was a standby, which acts on none of them.
     fn forget(&self) {
         for signals in self.ending.iter().chain([&self.upgrade]) {
             while rustix::io::read(signals, &mut [0; 128]).is_ok() {}
@@ -169,11 +171,6 @@ struct Helper {
 }
 
 impl Helper {
-    fn run(&mut self) -> Result<(), Error> {
-        self.serve();
-        self.run_on(Ok(()))
-    }
-
     /// Replaces servers until the mount ends; `outcome` is an error if none could be started.
     fn run_on(&mut self, mut outcome: Result<(), Error>) -> Result<(), Error> {
         while outcome.is_ok() && self.state.is_replaceable() {
@@ -221,7 +218,7 @@ impl Helper {
                     }
                 }
                 Event::Decoded => self.state.wake_decoded(),
-                Event::Fetcher => self.state.fetcher_mut().hear(&self.servers.log),
+                Event::Fetcher => self.state.replaceable.fetcher.hear(&self.servers.log),
                 Event::End if !self.is_served() => {
                     self.signalled = true;
                     return self.give_up();
@@ -248,12 +245,10 @@ impl Helper {
             if let Some((family, patience)) = &mut self.looks
                 && let Some(why) = patience.look(family)
             {
-                let place = &self.servers.request.mountpoint;
-                let error = Error::mountpoint(place, format!("not mounted: {why}"));
-                self.failure = Some(error.to_string());
+                self.failure = Some(not_mounted(&self.servers.request, &why).to_string());
                 return self.give_up();
             }
-            self.state.fetcher_mut().attend(&self.servers.log);
+            self.state.replaceable.fetcher.attend(&self.servers.log);
             self.state.take_travelling();
             let refused = self.deaths.judge();
             self.refuse(&refused);
@@ -271,7 +266,7 @@ impl Helper {
     fn wait(&self) -> Event {
         let reap = self.deaths.are_pending().then_some(REAP);
         let left = |at: Instant| at.saturating_duration_since(Instant::now());
-        let fetcher = self.state.fetcher();
+        let fetcher = &self.state.replaceable.fetcher;
         let look = self.looks.as_ref().map(|(_, patience)| patience.left());
         let limits = [reap, self.kill_at.map(left), fetcher.limit(), look];
         let limit = limits.into_iter().flatten().min();
@@ -288,8 +283,8 @@ impl Helper {
         ]);
         let companion = self.state.companion_socket();
         sources.extend(companion.map(|fd| (Event::Companion, fd)));
-        let decoded = self.state.keeper();
-        sources.extend(decoded.map(|one| (Event::Decoded, one.as_fd())));
+        let keeper = self.state.keeper.as_ref();
+        sources.extend(keeper.map(|keeper| (Event::Decoded, keeper.socket.as_fd())));
         sources.extend(fetcher.watched().map(|fd| (Event::Fetcher, fd)));
         sources.extend(device.map(|fd| (Event::Gone, fd.as_fd())));
         let events = |event: &Event| match event {
@@ -324,7 +319,7 @@ impl Helper {
         self.kill_at.get_or_insert(Instant::now() + END);
     }
 
-    /// Gives up, because no process waits for the mount any more.
+    /// Ends a mount that programs cannot use yet.
     fn give_up(&mut self) {
         // On failure the mount stays in the tree, without a server.
         let _ = self.state.detach();
@@ -513,7 +508,9 @@ impl Helper {
             // The mount point was resolved to an absolute path; the working directory must not be
             // pinned.
             Request::Mount { .. } => drop(rustix::process::chdir("/")),
-            Request::HandshakeDone => inherited::close_named(self.state.profile()),
+            Request::HandshakeDone => {
+                inherited::close_named(self.servers.request.options.profile.as_ref())
+            }
             Request::Served => self.announce()?,
             _ => {}
         }
@@ -525,7 +522,7 @@ impl Helper {
         let Some(readiness) = self.readiness.take() else {
             return Ok(());
         };
-        self.state.fetcher_mut().is_served();
+        self.state.replaceable.fetcher.is_served();
         readiness.announce();
         if self.servers.request.foreground {
             return Ok(());
@@ -547,14 +544,13 @@ impl Helper {
             descriptor,
             version: self.state.version(request),
         });
-        let response = response.map_err(|error| (&error).into());
         protocol::respond(&server.socket, &response).is_ok()
     }
 
     /// Makes the program that is now installed serve the mount. If the program fails, the current
     /// server continues. If the current server died meanwhile, the next server is upgraded.
     fn upgrade(&mut self) {
-        self.state.upgrade_begins();
+        self.state.note(MountRecord::begin);
         let handed_over = self
             .start_until_it_asks(&How::Installed, UPGRADE, true)
             .and_then(|server| self.hand_over(server));
@@ -565,7 +561,7 @@ impl Helper {
         if let Err(error) = &handed_over {
             self.servers.report(&format!("the upgrade failed: {error}"));
         }
-        self.state.upgrade_ends(&handed_over);
+        self.state.note(|record| record.end(&handed_over));
     }
 
     /// Starts a server and waits at most `limit` for it to ask for the mount. A program that is

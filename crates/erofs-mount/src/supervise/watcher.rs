@@ -10,7 +10,7 @@ use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use crate::child::ChildProcess;
-use crate::mounting::{ExpectedMount, Mounted, abort_file, read_table};
+use crate::mounting::{ExpectedMount, abort_file, read_table};
 use erofs_fuse::error::Error;
 
 /// Name of the process for `ps` and `pkill`, different from the names of the other processes.
@@ -26,12 +26,9 @@ pub(crate) fn start(
 ) -> Result<OwnedFd, Error> {
     let (end, held) = std::io::pipe().map_err(Error::std_io("pipe"))?;
     let wait = || {
-        let _ = rustix::thread::set_name(NAME);
+        ChildProcess::begin(NAME, null);
         let _ = rustix::process::setsid();
         let _ = rustix::process::chdir("/");
-        // The process that waits for the mount reads standard output to its end.
-        let _ = rustix::stdio::dup2_stdout(null);
-        let _ = rustix::stdio::dup2_stderr(null);
         let mut unmounts = true;
         loop {
             let (pipe, mut said) = (rustix::stdio::stdin(), [0]);
@@ -66,18 +63,11 @@ pub(crate) fn handshake_done(held: &OwnedFd) {
 }
 
 fn clean_up(expected: &ExpectedMount, unmounts: bool) -> Result<(), Error> {
-    match expected.mounted() {
-        Some(mounted) => abort(mounted, unmounts),
-        None => {
-            expected.unmount_dead();
-            Ok(())
-        }
-    }
-}
-
-fn abort(mounted: &Mounted, unmounts: bool) -> Result<(), Error> {
-    let is_there = mounted.id.find(&read_table()?).is_some();
-    if !is_there {
+    let ExpectedMount::Known(mounted) = expected else {
+        expected.unmount_dead();
+        return Ok(());
+    };
+    if mounted.id.find(&read_table()?).is_none() {
         return Ok(());
     }
     // A thread of a killed server may wait for a read that will never be answered.

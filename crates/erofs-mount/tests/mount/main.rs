@@ -106,6 +106,11 @@ fn request(image: &Path, place: &Place, options: &str) -> MountRequest {
     }
 }
 
+fn upgrade(place: &Place) -> Result<(), erofs_mount::Error> {
+    let mut upgraded = erofs_mount::upgrade_each(std::slice::from_ref(&place.path));
+    upgraded.remove(0).outcome
+}
+
 fn mounted(name: &str, options: &str) -> Place {
     let place = Place::new();
     mount(&request(&image(name), &place, options)).unwrap();

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use erofs_mount::{mount, stat, umount, upgrade};
+use erofs_mount::{mount, stat, umount};
 use rustix::fs::{Advice, fadvise, getxattr};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
@@ -147,7 +147,7 @@ fn upgrades_are_noticed_by_no_reader() {
         for _ in 0..number_of_deaths() {
             let old = pid_of(&place);
             slowest.store(0, Ordering::Relaxed);
-            upgrade(&place.path).unwrap();
+            crate::upgrade(&place).unwrap();
             assert_ne!(old, pid_of(&place));
             soon("the end of the old server", || place::is_gone(old));
             thread::sleep(Duration::from_millis(50));

@@ -139,7 +139,7 @@ fn a_server_that_takes_over_is_no_root_either() {
     for status in threads(&second) {
         assert_is_no_root(&status, "restarted");
     }
-    erofs_mount::upgrade(&place.path).unwrap();
+    crate::upgrade(&place).unwrap();
     let third = stat(&place.path).unwrap();
     assert_ne!(second["pid"], third["pid"]);
     for status in threads(&third) {

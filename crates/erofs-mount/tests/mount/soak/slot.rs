@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use erofs_mount::{mount, stat, umount, upgrade};
+use erofs_mount::{mount, stat, umount};
 use rustix::fs::{Advice, fadvise};
 use rustix::process::Pid;
 
@@ -224,7 +224,7 @@ impl Slot {
     pub fn upgrade(&self) {
         let old = self.server();
         let restart = stat(&self.place.path).unwrap()["restart"].clone();
-        match upgrade(&self.place.path) {
+        match crate::upgrade(&self.place) {
             Ok(()) => soon("the end of the old server", || place::is_gone(old)),
             Err(error) => assert!(restart["on"] == false, "{restart}: {error}"),
         }
