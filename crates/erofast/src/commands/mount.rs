@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use clap::CommandFactory;
 use erofast_cli::{Outcome, parse};
 use erofs_engine::{Engine, EngineOptions, WorkersMode};
@@ -28,12 +28,6 @@ pub fn run(args: &MountArgs) -> anyhow::Result<Outcome> {
 
 /// Mounts; in the foreground this process becomes the mount helper.
 fn mount(request: &MountRequest) -> anyhow::Result<Outcome> {
-    let image = &request.image;
-    ensure!(
-        !(image.is_dir() && request.mountpoint.is_file()),
-        "{}: is a directory; the image comes first, then the directory",
-        image.display()
-    );
     if request.foreground || request.options.debug {
         sys::allocator::exit_without_memory(false);
         erofs_mount::close_inherited(request);

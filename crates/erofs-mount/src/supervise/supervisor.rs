@@ -47,6 +47,13 @@ pub(crate) fn run(request: MountRequest, serve: Serve) -> Result<(), Error> {
     // What this process and its children create must stay accessible to their user.
     let mask = rustix::process::umask(Mode::RWXU);
     rustix::process::umask(mask.difference(Mode::RWXU));
+    // Checked in this process because a filesystem that does not answer may keep it waiting.
+    if request.image.is_dir() && request.mountpoint.is_file() {
+        let image = request.image.display();
+        return Err(Error::Server(format!(
+            "{image}: is a directory; the image comes first, then the directory"
+        )));
+    }
     let mut signals = Signals::block()?;
     if request.is_remote() {
         // Block these signals before the image is opened, because they must also end the fetcher's
