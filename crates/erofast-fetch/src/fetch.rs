@@ -296,8 +296,7 @@ impl Fetch {
     }
 
     /// The blocks of the next range that was asked for, which is in flight from now on, and whether
-    /// no reader waits for it. `awaited` says whether a reader waits for any
-    /// range.
+    /// no reader waits for it. `awaited` says whether a reader waits for any range.
     pub fn next_run(&self, awaited: bool) -> Option<(Range<u64>, bool)> {
         let link = &self.shared.link;
         let limits = Limits {

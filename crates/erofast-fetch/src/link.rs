@@ -145,11 +145,12 @@ impl Link {
 
     /// How many ranges of the rest of an image may be in flight, and the number of blocks in the
     /// next one, 0 for none. While readers wait for one answer after another, these ranges use idle
-    /// time alone, which also limits their number.
+    /// time alone. Their number is limited as well: if parts of the image are in the cache, the
+    /// ranges between those parts may be short.
     pub fn filling(&self, awaited: bool) -> (usize, u64) {
         let quickly = self.carried_in(NEAR) / BLOCK;
         match (self.is_shared(awaited), self.window()) {
-            (true, Some(_)) => (usize::MAX, self.idle_blocks(awaited).unwrap_or(0)),
+            (true, Some(_)) => (2 * PARTS as usize, self.idle_blocks(awaited).unwrap_or(0)),
             (true, None) if !self.is_quick() => (1, SMALL),
             _ => (self.ranges().min(4), quickly.clamp(SMALL, RUN)),
         }
@@ -358,7 +359,12 @@ impl Drop for Flight {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use remote_image::message::Class;
+
     use super::*;
+    use crate::waiting::{Asked, Limits, Waiting};
 
     const MS: Duration = Duration::from_millis(1);
 
@@ -425,6 +431,36 @@ mod tests {
         (0..RECENT).for_each(|_| link.learn(1, 30 * MS, MS));
         assert_eq!((link.idle_blocks(true), link.filling(true).1), (None, 0));
         assert!(link.filling(false).1 >= SMALL, "nobody waits");
+    }
+
+    #[test]
+    fn the_rest_of_an_image_in_many_pieces_leaves_room_for_readers() {
+        // 1 Gbit/s and 100 ms: a round trip carries hundreds of blocks.
+        let (link, mut waiting) = (link(100 * MS, 130 * MS / 1000), Waiting::new());
+        let question = |class, blocks: BTreeSet<u64>| {
+            let order = blocks.iter().map(|&block| block..block + 1).collect();
+            Asked::new((None, 0), class, blocks, order)
+        };
+        let next = |waiting: &mut Waiting| {
+            let limits = Limits {
+                ranges: link.ranges(),
+                together: link.together(),
+                wanted: link.wanted_blocks(),
+                filling: link.filling(true),
+            };
+            waiting.next_run(&limits)
+        };
+        // Every second block is in the cache.
+        let pieces = (0..1000).map(|piece| 2 * piece).collect();
+        waiting.push(question(Class::Fill, pieces));
+        let mut flights = Vec::new();
+        while let Some((run, _)) = next(&mut waiting) {
+            flights.push(link.send(&(run.start * BLOCK..run.end * BLOCK), true));
+        }
+        assert!(!flights.is_empty());
+        waiting.push(question(Class::Demand, [1].into()));
+        let demand = Some((1..2, Class::Demand));
+        assert_eq!(next(&mut waiting), demand, "{} in flight", flights.len());
     }
 
     #[test]
