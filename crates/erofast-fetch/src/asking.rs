@@ -154,7 +154,8 @@ async fn is_archive(server: &Server, options: &Options, layer: &Layer) -> Result
     let server = server.blob(digest)?;
     let begin = async || {
         let response = server.get(&(0..BLOCK.min(*bytes)), None).await?;
-        read(response, |begin| begin.len() >= BEGINNING).await
+        let begin = read(response, |begin| begin.len() >= BEGINNING).await;
+        begin.inspect_err(|_| server.forget_location())
     };
     let begin = patiently(options, begin).await?;
     Ok(!is_image(&begin))

@@ -177,6 +177,7 @@ async fn whole(fetch: &Rc<Fetch>, response: Response) -> Result<(), Failure> {
         return Ok(());
     };
     fetch.note(&format!("{}; trying again", failure.text));
+    fetch.server.forget_location();
     let response = first_block(&fetch.server, &fetch.options).await?;
     check_identity(&response, &fetch.identity)?;
     take(fetch, response, &all).await

@@ -79,6 +79,23 @@ fn a_server_to_which_a_redirect_led_is_not_asked_for_ever() {
 }
 
 #[test]
+fn a_server_to_which_a_redirect_led_is_left_if_the_whole_image_breaks_off_there() {
+    let [old, new] = [(); 2].map(|()| Server::start(image(LENGTH)));
+    let (front, cache) = (Server::start(Vec::new()), cache());
+    new.state().always = Some(Fault::Whole);
+    old.state().always = Some(Fault::WholeShort);
+    front.state().faults = [Some(Fault::Redirect(old.url("/a")))].into();
+    front.state().always = Some(Fault::Redirect(new.url("/a")));
+    let whole = Options {
+        whole: true,
+        ..options(&cache)
+    };
+    let file = open(&front.url("/a"), &whole).unwrap();
+    assert_eq!(read(&file, 0..LENGTH).unwrap(), image(LENGTH));
+    assert_eq!(old.state().asked.len(), 1);
+}
+
+#[test]
 fn redirects_end() {
     let (server, cache) = (Server::start(Vec::new()), cache());
     server.state().always = Some(Fault::Redirect("/a".into()));

@@ -13,6 +13,8 @@ use std::time::Duration;
 pub(crate) enum Fault {
     /// The answer ends before its last byte.
     Short,
+    /// The beginning of the whole image, as if no range had been requested.
+    WholeShort,
     /// The answer continues for 100 bytes after the range.
     Long,
     /// A different range from the one that was requested; the header states it correctly.
@@ -256,7 +258,7 @@ impl Server {
                 }
                 return None;
             }
-            Some(Fault::Whole) => range = None,
+            Some(Fault::Whole | Fault::WholeShort) => range = None,
             Some(Fault::OtherRange) => {
                 range = range.map(|range| match range.start {
                     0 => 1..range.end,
@@ -311,7 +313,9 @@ impl Server {
                 to.write_all(byte).ok()
             }),
             // Less than a block, so that nothing is kept, however many blocks were requested.
-            Some(Fault::Short) => send(to, &body[..length.min(1 << 14) * 2 / 3], rate).and(None),
+            Some(Fault::Short | Fault::WholeShort) => {
+                send(to, &body[..length.min(1 << 14) * 2 / 3], rate).and(None)
+            }
             Some(Fault::Stalled) => {
                 // Less than a block, as in a short answer.
                 send(to, &body[..length.min(1 << 14) / 2], rate)?;
