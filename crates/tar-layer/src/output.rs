@@ -18,6 +18,8 @@ const STEP: usize = 256 << 10;
 const BLOCK: u64 = 512;
 /// The attribute with which overlayfs marks opaque directories.
 const OPAQUE: &str = "trusted.overlay.opaque";
+/// The latest time that fits in a header.
+const LATEST: u64 = 0o777_7777_7777;
 
 pub(crate) fn write(tree: &Tree, contents: &File, to: impl Write) -> Result<()> {
     let mut output = Output {
@@ -75,8 +77,9 @@ impl<W: Write> Output<'_, W> {
             .uid(attributes.uid.into())?
             .gid(attributes.gid.into())?;
         let time = attributes.mtime;
-        builder.mtime(time.seconds)?;
-        if time.nanoseconds > 0 {
+        // For a time that does not fit, the builder would add a record without the fraction.
+        builder.mtime(time.seconds.min(LATEST))?;
+        if time.nanoseconds > 0 || time.seconds > LATEST {
             builder.add_pax("mtime", format!("{}.{:09}", time.seconds, time.nanoseconds));
         }
         let mut size = 0;

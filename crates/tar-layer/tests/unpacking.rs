@@ -271,15 +271,19 @@ fn devices_have_their_numbers_and_times_their_fractions() {
     early.add_pax("mtime", "-1.5");
     let mut late = entry("late", EntryType::Regular);
     late.add_pax("mtime", "9300000000");
+    let mut large = entry("large", EntryType::Regular);
+    large.add_pax("mtime", "8600000000.5");
     let archive = Archive::default()
         .put(device, b"")
         .put(early, b"")
+        .put(large, b"")
         .put(late, b"");
     assert_eq!(
         below(&archive),
         [
             "4 644 0:0 @1700000000.500000000 device 8:300",
             "0 644 0:0 @0 early",
+            "0 644 0:0 @8600000000.500000000 large",
             "0 644 0:0 @0 late",
         ]
     );
