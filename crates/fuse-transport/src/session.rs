@@ -255,7 +255,9 @@ impl Session {
 
     /// Sums over all channels, including those that have ended.
     pub fn statistics(&self) -> Statistics {
-        Statistics::gather(&self.connection.counters.lock().clone())
+        // Gathered without the lock, for which new channels wait.
+        let sets = self.connection.counters.lock().clone();
+        Statistics::gather(&sets)
     }
 
     /// Whether a channel has seen the mount end: it was unmounted or aborted, or the device failed.

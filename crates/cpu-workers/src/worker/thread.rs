@@ -205,9 +205,9 @@ impl Worker {
         };
         let result = catch_unwind(AssertUnwindSafe(|| job(&context)));
         self.parker.set_serving(false);
-        let (delay, run) = (&self.counters.queue_delay, &self.counters.run);
-        delay.record(started_ns.saturating_sub(queued_ns));
+        let (run, delay) = (&self.counters.run, &self.counters.queue_delay);
         run.record(now_ns().saturating_sub(started_ns));
+        delay.record(started_ns.saturating_sub(queued_ns));
         count(&self.counters.jobs);
         if let Err(panic) = result {
             self.report_panic("a job", &message(&*panic));

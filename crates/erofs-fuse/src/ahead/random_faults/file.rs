@@ -114,8 +114,8 @@ impl File {
     }
 
     /// Whether the window that this request continues was declined; `None` if the request begins
-    /// another window. The requests of a window may
-    /// arrive in either order and on different threads, and may leave out parts that are cached.
+    /// another window. The requests of a window may arrive in either order and on different
+    /// threads, and may leave out parts that are cached.
     fn continues(&mut self, range: &Range<u64>, longest: u64) -> Option<bool> {
         let last = self.windows.back_mut()?;
         let joined = last.range.start.min(range.start)..last.range.end.max(range.end);

@@ -8,8 +8,15 @@ use super::file::{File, Shows};
 const FILES: usize = 64;
 
 /// Ordered by last read; the latest is first.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Files(Vec<(Nid, File)>);
+
+impl Default for Files {
+    fn default() -> Self {
+        // The list itself never grows while a request waits.
+        Self(Vec::with_capacity(FILES))
+    }
+}
 
 impl Files {
     /// Notes that one or several pages were requested (see [`File::page`]).
