@@ -8,7 +8,12 @@ use std::path::{Path, PathBuf};
 /// Creates a folder that only its owner may enter, and any missing parents, unless it exists.
 pub fn make_private(folder: &Path) -> io::Result<()> {
     let mut new = DirBuilder::new();
-    new.recursive(true).mode(0o700).create(folder)
+    match new.mode(0o700).create(folder) {
+        // Not examined, because a mount there may not answer.
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => new.recursive(true).create(folder),
+        created => created,
+    }
 }
 
 /// Turns the error that a file does not exist into `None`.
