@@ -288,7 +288,8 @@ impl Engine {
         })
     }
 
-    /// Calls `look` with the structures of the image that an inode is in, on behalf of a request.
+    /// Calls `look` with the structures of the image that an inode is in. What `look` reads counts
+    /// towards the budget of `request`.
     pub fn with_image<R>(
         &self,
         request: &Request<'_>,

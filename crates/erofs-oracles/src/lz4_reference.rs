@@ -25,7 +25,7 @@ pub(crate) fn decode(block: &[u8], length: usize) -> Option<Vec<u8>> {
     }
 }
 
-/// A length of 15 continues in the following bytes, up to one that is not 255.
+/// A length of 15 continues in the following bytes; the first of them that is not 255 is the last.
 fn extended(length: usize, bytes: &mut impl Iterator<Item = u8>) -> Option<usize> {
     if length < 15 {
         return Some(length);

@@ -283,7 +283,7 @@ mod tests {
         order
     }
 
-    /// The CPU on which the overflow channel's thread runs, which is not that of the queue.
+    /// The CPU on which the overflow channel's thread runs; the queue belongs to another CPU.
     const ELSEWHERE: usize = 1;
 
     #[test]

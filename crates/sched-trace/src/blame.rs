@@ -19,7 +19,7 @@ const ENQUEUED_NS: u64 = 100_000;
 /// The activity of the CPUs while a thread waited.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Behind {
-    /// Runs on the CPUs where the thread was queued, clipped to its wait.
+    /// What ran on the CPUs where the thread was queued, clipped to the time of its wait.
     pub runs: Vec<Run>,
     /// Time for which the CPU where the thread was queued was idle but had not yet switched to the
     /// thread: the cost of the wake-up.

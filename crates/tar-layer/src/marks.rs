@@ -20,6 +20,6 @@ pub const EXTENDED: &[u8] = b"x";
 /// without such directories lacks the attribute.
 pub const IMPLIES: &str = "trusted.overlay.erofast.implies";
 
-/// An attribute of the root of every rewritten layer: names in the layer are ordinary names, even
-/// those that begin with `.wh.`.
+/// An attribute of the root of every rewritten layer. It says that all names in the layer are
+/// ordinary names, even those that begin with `.wh.`.
 pub const REWRITTEN: &str = "trusted.overlay.erofast.rewritten";

@@ -139,7 +139,7 @@ impl<W: Write> List<'_, W> {
         self.outcome = Outcome::Faulty;
     }
 
-    /// Prints one entry: by its path as JSON, otherwise by `name`.
+    /// Prints one entry. JSON names it by its path, text by `name`.
     fn print(&mut self, path: &[u8], name: &[u8], inode: &Arc<Inode>) -> anyhow::Result<()> {
         self.begun = true;
         let target = match inode.file_type() {

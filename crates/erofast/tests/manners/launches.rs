@@ -93,7 +93,7 @@ fn a_busy_mount_names_only_programs_that_are_not_its_own() {
     user.kill().unwrap();
     user.wait().unwrap();
     let stderr = String::from_utf8_lossy(&busy.stderr);
-    let named = format!("mnt: busy with sleep ({});", user.id());
+    let named = format!("mnt: in use by sleep ({});", user.id());
     assert!(stderr.contains(&named), "{stderr}");
     fine(&site.run(&["umount", "mnt"]));
     fine(&site.run(&["profile", "remove", "image.erofs"]));

@@ -215,7 +215,7 @@ fn a_busy_mount_names_its_user_and_goes_away_lazily() {
     let busy = site.run(&["umount", "mnt"]);
     let stderr = String::from_utf8_lossy(&busy.stderr);
     assert_eq!(busy.status.code(), Some(1));
-    let named = format!("mnt: busy with sleep ({});", user.id());
+    let named = format!("mnt: in use by sleep ({});", user.id());
     assert!(
         stderr.contains(&named) && stderr.lines().count() == 1,
         "{stderr}"
@@ -227,7 +227,7 @@ fn a_busy_mount_names_its_user_and_goes_away_lazily() {
     let inside = inside.current_dir(site.point()).output().unwrap();
     let stderr = String::from_utf8_lossy(&inside.stderr);
     assert!(
-        stderr.contains(&format!(": busy with sleep ({});", user.id())),
+        stderr.contains(&format!(": in use by sleep ({});", user.id())),
         "{stderr}"
     );
     fine(&site.run(&["umount", "--lazy", "mnt"]));

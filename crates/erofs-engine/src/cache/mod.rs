@@ -60,11 +60,11 @@ struct Slot<K, V> {
 struct Room {
     /// Weight of all entries.
     weight: u64,
-    /// Slots with an entry, in the order of the search for room.
+    /// Slots with an entry, in the order in which they are considered for eviction.
     queue: VecDeque<u32>,
 }
 
-/// A cached value. Everything except the mark is set at start.
+/// A cached value. Only the mark changes after the entry was created.
 #[derive(Debug)]
 pub(crate) struct Entry<K, V> {
     key: K,

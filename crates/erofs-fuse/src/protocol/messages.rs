@@ -67,7 +67,7 @@ pub enum Request {
         /// Number by which a later server gets the same descriptor.
         number: usize,
     },
-    /// Take over the mount from the previous server, which ends if it still exists.
+    /// Take over the mount from the previous server. If that server is still running, it ends.
     Resume,
     /// Report that programs can use the mount. From now on a server that dies is replaced, if
     /// possible.

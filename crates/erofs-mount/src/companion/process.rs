@@ -174,8 +174,8 @@ impl CompanionOfMount {
         let Ok((end, held)) = std::io::pipe() else {
             return;
         };
-        // The companion gets no other descriptor: those are for the server, or keep programs
-        // waiting for the mount.
+        // The companion gets no other descriptor of the helper: some are for the server only, and
+        // programs that wait for the mount wait until the last copy of another is closed.
         let named = inherited::named_by_profile(request.options.profile.as_ref());
         let open = [&self.events, &self.wake, &self.text, &self.null];
         let files = [&self.travelling, &copy].into_iter().flatten();

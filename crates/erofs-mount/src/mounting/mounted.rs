@@ -80,8 +80,8 @@ impl Mounted {
         if !self.direct {
             return Ok(());
         }
-        // Opening the mount is a use too. It removes any earlier mark; otherwise the call below
-        // would unmount the mount.
+        // Opening the mount counts as use, so it removes any earlier mark. With such a mark, the
+        // call below would unmount the mount.
         drop(self.topmost()?);
         match self.expire() {
             Err(Error::Io { source, .. }) if source.kind() == ErrorKind::WouldBlock => Ok(()),

@@ -148,7 +148,7 @@ fn busy(path: &Path, entry: &Entry, users: &Users) -> Error {
             "busy: as root, fuser -m {} shows which processes use it",
             path.display()
         ),
-        false => format!("busy with {users}; umount --lazy unmounts it anyway"),
+        false => format!("in use by {users}; umount --lazy unmounts it anyway"),
     };
     Error::mountpoint(path, why)
 }

@@ -117,7 +117,7 @@ fn umount_distinguishes_busy_from_foreign_from_nothing() {
         .spawn()
         .unwrap();
     let error = umount(&place.path, false).unwrap_err().to_string();
-    let named = format!(": busy with sleep ({})", user.id());
+    let named = format!(": in use by sleep ({})", user.id());
     user.kill().unwrap();
     user.wait().unwrap();
     assert!(error.contains(&named), "{error}");

@@ -102,7 +102,7 @@ impl Load {
         self.window()?.since(window?)
     }
 
-    /// Adds to the time in which the load had to run.
+    /// Adds to the CPU time that the load has spent in the counted windows.
     pub(crate) fn add(&mut self, spent: Spent) {
         self.spent.add(spent);
     }

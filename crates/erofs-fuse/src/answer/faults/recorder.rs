@@ -34,7 +34,7 @@ pub(crate) struct FaultRecorder {
     table: PiMutex<FaultTable>,
     /// Readable when there is something to log.
     news: EventFd,
-    /// Requests the thread that logs.
+    /// Starts the thread that logs.
     demand: Demand,
     closing: AtomicBool,
     /// Set once it is certain that the image has changed since it was mounted.
