@@ -71,7 +71,12 @@ impl Bar {
 
     /// Prints a line above the bar.
     pub fn line(&self, text: &str) {
-        self.0.suspend(|| note(text));
+        self.above(|| note(text));
+    }
+
+    /// Has `print` print lines above the bar.
+    pub fn above(&self, print: impl FnOnce()) {
+        self.0.suspend(print);
     }
 
     /// Clears the bar.

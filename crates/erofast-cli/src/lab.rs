@@ -83,7 +83,7 @@ pub struct LabSuiteArgs {
     #[arg(long, value_name = "DIR")]
     pub work: Option<PathBuf>,
     /// Longest time a launch may take, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub timeout: u64,
     /// Seed for the order and for the offsets of random reads
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -151,7 +151,7 @@ pub struct LabPressureArgs {
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub iterations: usize,
     /// Longest time a program may take, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub timeout: u64,
     /// Seed for the order and for the choice of files to read
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -291,7 +291,7 @@ pub struct LabRoundsArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub warmup: usize,
     /// Longest time a launch may take, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub timeout: u64,
     /// Also launch the same number of times without the recorder, and report the cost of recording
     #[arg(long)]

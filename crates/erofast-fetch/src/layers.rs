@@ -350,7 +350,7 @@ fn check_diff_ids(layers: usize, diff_ids: &[String]) -> Result<(), Failure> {
     let count = diff_ids.len();
     ensure!(
         count == layers,
-        "the config lists {count} diff IDs for {layers} layers"
+        "number of layers: {layers} in the manifest, {count} in the config"
     );
     Ok(())
 }

@@ -39,6 +39,7 @@ mod wanted;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 use std::rc::Rc;
@@ -52,6 +53,14 @@ use wanted::{Shared, Wanted};
 fn main() -> ExitCode {
     if let Some(code) = convert::child::run() {
         return code;
+    }
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|first| first == "--version")
+    {
+        let line = concat!("erofast-fetch ", env!("CARGO_PKG_VERSION"), "\n");
+        let written = std::io::stdout().write_all(line.as_bytes());
+        return written.map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
     }
     let socket = rustix::stdio::stdin().try_clone_to_owned();
     let Some((socket, order)) = socket.ok().and_then(first) else {

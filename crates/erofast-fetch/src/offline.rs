@@ -15,6 +15,9 @@ pub const PATIENCE: Duration = Duration::from_secs(5);
 /// The message if an image is not opened because parts of it are missing from the cache.
 pub const NOT_THERE: &str = "offline=on, but the image is not completely in the cache";
 
+/// The message if the file is of a kind that is never cached.
+pub const NEVER_THERE: &str = "offline=on, but root hashes and signatures are not cached";
+
 /// An image that is completely in the cache.
 #[derive(Debug)]
 pub struct Known {

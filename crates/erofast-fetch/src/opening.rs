@@ -51,7 +51,11 @@ pub async fn open(wanted: Wanted) -> Result<Rc<Fetch>, Failure> {
         launches::deliver_known(&fetch);
         return Ok(fetch);
     }
-    ensure!(options.offline != Offline::On, "{}", offline::NOT_THERE);
+    let missing = match options.keep {
+        true => offline::NOT_THERE,
+        false => offline::NEVER_THERE,
+    };
+    ensure!(options.offline != Offline::On, "{missing}");
     // If the image is in the cache, do not wait long for the server.
     let patience = match &known {
         Some(_) => options.timeout.min(offline::PATIENCE),

@@ -15,7 +15,7 @@ pub const RUN: u64 = (1 << 20) / BLOCK;
 /// Maximum number of unanswered questions of one reader. A mount has one question per waiting
 /// program.
 pub const MOST_OF_A_READER: usize = 1 << 16;
-/// Maximum number of missing blocks of one reader, over all of its questions: 16 GiB.
+/// Maximum number of missing blocks of one reader, over all of its questions: 64 GiB.
 const MOST_MISSING: usize = 1 << 22;
 /// Blocks that nobody has asked for are requested only while fewer requests than this are in
 /// flight.

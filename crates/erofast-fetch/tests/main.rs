@@ -134,3 +134,14 @@ pub(crate) fn soon(what: &str, happened: impl Fn() -> bool) {
 pub(crate) fn cache() -> tempfile::TempDir {
     tempfile::tempdir().expect("a directory")
 }
+
+#[test]
+fn the_program_prints_its_version() {
+    let output = std::process::Command::new(program())
+        .arg("--version")
+        .output()
+        .unwrap();
+    let line = concat!("erofast-fetch ", env!("CARGO_PKG_VERSION"), "\n");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), line);
+    assert!(output.status.success());
+}

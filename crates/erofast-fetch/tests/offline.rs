@@ -73,6 +73,13 @@ fn an_image_that_is_there_in_part_needs_its_server() {
     let line = start(&server.url("/a"), &with(&cache, Offline::On)).unwrap_err();
     let end = "offline=on, but the image is not completely in the cache";
     assert_eq!(line.to_string(), format!("{}: {end}", server.url("/a")));
+    let never = remote_image::Options {
+        keep: false,
+        ..with(&cache, Offline::On)
+    };
+    let line = start(&server.url("/a.roothash"), &never).unwrap_err();
+    let end = "offline=on, but root hashes and signatures are not cached";
+    assert!(line.to_string().ends_with(end), "{line}");
 }
 
 #[test]

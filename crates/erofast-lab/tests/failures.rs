@@ -29,6 +29,10 @@ fn engines_loads_and_tests_that_do_not_exist_are_usage_errors() {
     };
     fails(&lab(&["--engine", "ext4"]), 2, "engine ext4: unknown");
     fails(&lab(&["--load", "heavy"]), 2, "heavy");
+    for seconds in ["0", "18446744073709551615"] {
+        let output = lab(&["--timeout", seconds]);
+        fails(&output, 2, "must be from 1 to 1000000");
+    }
     let output = erofast_lab(&["lab", "read", &image, "--test", "write"]);
     fails(
         &output,

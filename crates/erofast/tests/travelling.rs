@@ -517,6 +517,8 @@ fn launches_of_a_tree_of_several_images_are_found() {
     assert!(mounted.status.success(), "{mounted:?}");
     has_content(&site);
     assert!(fs::read(site.point().join("script")).is_ok());
+    let layers = ["app.erofs", "low.erofs"].map(|name| site.0.path().join(name));
+    assert_eq!(site.stat()["layers"], serde_json::json!(layers));
     site.umount();
     let of = |command: &str, words: &[&str]| {
         let output = site.run(&[&["profile", command], words].concat());
@@ -617,6 +619,13 @@ fn a_command_is_recorded_in_a_mount_of_its_own() {
         "{text}"
     );
     assert!(!text.contains("image "), "{text}");
+    // A launch that fails does not replace an earlier profile.
+    let (status, _, lines) = run(&["app.erofs", "--", "sh", "-c", "{}/script; exit 127"]);
+    assert_eq!(status, Some(127), "{lines}");
+    let end = "erofast: the command failed (status 127): app.erofs.launches is unchanged\n";
+    assert!(lines.ends_with(end), "{lines}");
+    let kept = fs::read_to_string(folder.path().join("app.erofs.launches")).unwrap();
+    assert_eq!(kept, text);
     // The exit status is that of the command, whatever happened to the file.
     let (status, _, lines) = run(&[
         "app.erofs",

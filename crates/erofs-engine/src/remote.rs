@@ -49,6 +49,12 @@ pub fn url(path: &Path) -> Option<Result<ImageUrl, String>> {
     ImageUrl::parse(path.to_str()?)
 }
 
+/// Whether the path is a URL in a registry.
+pub(crate) fn is_in_registry(path: &Path) -> bool {
+    let source = url(path).and_then(Result::ok);
+    source.is_some_and(|source| source.reference().is_some())
+}
+
 /// Whether the path is a URL with a tag or a digest in a registry, and not the URL of a layer.
 pub(crate) fn is_image_of_registry(path: &Path) -> bool {
     let reference = url(path).and_then(Result::ok);

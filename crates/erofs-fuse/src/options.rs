@@ -4,13 +4,13 @@ mod known;
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use erofs_engine::remote_image::Ahead;
 use erofs_engine::{
     EngineOptions, WorkersMode, choice_option, documented_option, escape_option, number_option,
-    size_option, split_options,
+    remote, size_option, split_options,
 };
 use rustix::mount::MountFlags;
 
@@ -248,6 +248,7 @@ impl MountOptions {
     ) -> Result<Self, OptionError> {
         let mut options = Self::default();
         for one in lists.iter().flat_map(|list| split_options(list.as_ref())) {
+            let one = with_absolute_path(one);
             match options.set(&one) {
                 Err(OptionError::Unknown { name }) if ignored(&name) => {}
                 outcome => {
@@ -384,9 +385,40 @@ impl MountOptions {
         self.default_permissions || self.allow_other || self.allow_root || root
     }
 
+    /// Whether clones of the mount can map owners. With `allow_root`, the server must know which
+    /// user makes a request.
+    pub fn maps_owners(&self, root: bool) -> bool {
+        self.idmap && self.kernel_checks(root) && (self.allow_other || !self.allow_root)
+    }
+
+    /// A notice if owners cannot be mapped although `idmap` is given.
+    pub fn without_mapping(&self, root: bool) -> Option<String> {
+        let why = match self.allow_root {
+            true => "not possible with allow_root",
+            false => "the mount must be made by root or with allow_other",
+        };
+        let is_lost = self.idmap && !self.maps_owners(root);
+        is_lost.then(|| format!("idmap: no effect: {why}"))
+    }
+
     /// Whether requests are served by the threads of the worker pool.
     pub fn served_by_workers(&self) -> bool {
         self.engine.workers != WorkersMode::Inline
+    }
+}
+
+/// Makes the path of a lower image absolute: `stat` may be run in a different directory from
+/// `mount`.
+fn with_absolute_path(one: OsString) -> OsString {
+    let path = one.as_bytes().strip_prefix(b"lower=");
+    let path = path.map(|path| Path::new(OsStr::from_bytes(path)));
+    let path = path.filter(|path| remote::url(path).is_none());
+    match path.map(std::path::absolute) {
+        Some(Ok(path)) => [OsStr::new("lower="), path.as_os_str()]
+            .into_iter()
+            .collect(),
+        // An empty path is an error later.
+        Some(Err(_)) | None => one,
     }
 }
 
@@ -434,7 +466,7 @@ fn profile(value: &OsStr) -> Result<Option<ProfileLocation>, OptionError> {
         _ => {}
     }
     let must = || {
-        let must = "learn, auto, off or a path with a slash";
+        let must = "learn, auto, off or a path with a slash or a dot";
         OptionError::value("profile", &value.to_string_lossy(), must)
     };
     // A single word is more likely a misspelt value than a path.

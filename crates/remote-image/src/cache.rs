@@ -1,10 +1,10 @@
 //! The cache directory: one directory for each image.
 //!
-//! An image's directory is named by a hash of its key and has three files: `data` and `map`, the
-//! two files of a [`Store`], and `image.json`, which says what they contain. The modification time
-//! of `image.json` is the time of the image's last use. Fetchers of an image hold a shared lock on
-//! `map`. The cache directory may belong to another user, so its contents are not trusted, and
-//! symlinks in it are not followed.
+//! An image's directory is named by a hash of its key. Its files are `data` and `map`, the two
+//! files of a [`Store`]; `image.json`, which says what they contain; and `launches`, the launch
+//! profile that came with the image. The modification time of `image.json` is the time of the
+//! image's last use. Fetchers of an image hold a shared lock on `map`. The cache directory may
+//! belong to another user, so its contents are not trusted, and symlinks in it are not followed.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, Read, Write};

@@ -366,7 +366,7 @@ fn what_is_wrong_with_a_manifest_or_config_is_one_line() {
         .put_manifest("v1", &json!({ "layers": [layer] }));
     ends("the manifest has no config");
     place.put_image("v1", std::slice::from_ref(&layer), &[]);
-    ends("the config lists 0 diff IDs for 1 layers");
+    ends("number of layers: 1 in the manifest, 0 in the config");
     place.put_image(
         "v1",
         std::slice::from_ref(&layer),

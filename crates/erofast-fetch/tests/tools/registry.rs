@@ -69,11 +69,14 @@ fn a_registry_has_no_files_beside_an_image() {
     };
     let point = site.directory.path().display().to_string();
     let image = "oci://127.0.0.1:1/tools:v1";
-    let line = site.refused(&["mount", "-o", "verity=auto", image, &point]);
-    assert!(
-        line.contains("neither a query nor files beside it"),
-        "{line}"
-    );
+    let end = "a registry has no files beside an image; give verity.roothash=\n";
+    for words in [
+        &["mount", "-o", "verity=auto", image, &point][..],
+        &["check", "--verity", "auto", image],
+    ] {
+        let line = site.refused(words);
+        assert!(line.contains(image) && line.ends_with(end), "{line}");
+    }
 }
 
 /// The comparison begins when the last block has arrived, while the tool that requested it is

@@ -33,16 +33,21 @@ pub fn list(args: &CacheListArgs) -> anyhow::Result<Outcome> {
         print_json(&json!({ "images": images }))?;
         return Ok(Outcome::Fine);
     }
+    let options = Options {
+        cache_dir: Some(folder.clone()),
+        shared_dir: Some(shared_folder.clone()),
+        ..Options::default()
+    };
     if !shared.is_empty() {
-        print_all(&shared, &shared_folder)?;
+        print_all(&shared, &shared_folder, &options)?;
     }
     if shared.is_empty() || !own.is_empty() {
-        print_all(&own, &folder)?;
+        print_all(&own, &folder, &options)?;
     }
     Ok(Outcome::Fine)
 }
 
-fn print_all(entries: &[Entry], folder: &Path) -> anyhow::Result<()> {
+fn print_all(entries: &[Entry], folder: &Path, options: &Options) -> anyhow::Result<()> {
     let folder = folder.display();
     if entries.is_empty() {
         outln!("no images in {folder}");
@@ -54,7 +59,8 @@ fn print_all(entries: &[Entry], folder: &Path) -> anyhow::Result<()> {
         let what = if entry.shared { "fetched" } else { "used" };
         let used = text::time(used(entry));
         let busy = if entry.busy { ", in use" } else { "" };
-        let mut urls = entry.record.urls().map(|url| text::line(url));
+        let urls = entry.record.urls();
+        let mut urls = urls.map(|url| text::line(url) + &top_layer(layers_below(url, options)));
         let first = urls.next().unwrap_or_default();
         outln!("{first}: {there} of {whole}, {what} {used} UTC{busy}");
         if let Some(digest) = &entry.record.identity.digest {
@@ -74,6 +80,21 @@ fn print_all(entries: &[Entry], folder: &Path) -> anyhow::Result<()> {
     let images = count(entries.len() as u64, "image");
     outln!("{images}, {} on disk in {folder}", size(all));
     Ok(())
+}
+
+/// Number of layers that are below the image in the tree at a URL.
+fn layers_below(url: &str, options: &Options) -> usize {
+    let source = ImageUrl::parse(url).and_then(Result::ok);
+    let answer = source.and_then(|source| answers::find(&source, options));
+    answer.map_or(0, |(answer, _)| answer.layers.len())
+}
+
+/// Words that follow the URL of a tree, if only its top layer is meant.
+fn top_layer(below: usize) -> String {
+    match below {
+        0 => String::new(),
+        _ => format!(" (top layer of {})", below + 1),
+    }
 }
 
 /// Time of last use, in seconds since 1970.
@@ -196,11 +217,12 @@ fn fetch_url(source: &ImageUrl, options: &Options) -> anyhow::Result<()> {
             check_image(name, file)?;
         }
     }
-    for (name, file) in &files {
+    for (number, (name, file)) in files.iter().enumerate() {
         if let Some(line) = file.offline() {
             erofs_mount::note(format_args!("{name}: {line}"));
         }
-        fetch_all(&name.to_string(), file)?;
+        let below = if number == 0 { file.layers().len() } else { 0 };
+        fetch_all(&format!("{name}{}", top_layer(below)), file)?;
     }
     Ok(())
 }

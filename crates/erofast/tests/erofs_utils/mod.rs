@@ -163,6 +163,29 @@ fn ours() -> tempfile::TempDir {
     directory
 }
 
+#[test]
+fn failures_of_an_extraction_have_the_form_of_erofs_utils() {
+    let (programs, place) = (ours(), Place::new());
+    let extract = || {
+        let image = fixtures().join("lz4-4k.erofs");
+        let mut fsck = Command::new(programs.path().join("fsck.erofs"));
+        let fsck = fsck.arg("--extract=Y").arg(image);
+        let output = fsck.current_dir(place.0.path()).output();
+        let output = output.expect("it starts");
+        let messages = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.success(), messages)
+    };
+    let (is_good, messages) = extract();
+    assert!(is_good, "{messages}");
+    let (is_good, messages) = extract();
+    assert!(!is_good && messages.contains("File exists"), "{messages}");
+    let mut lines = messages.lines();
+    assert!(
+        lines.all(|line| line.starts_with("<E> erofs: ")),
+        "{messages}"
+    );
+}
+
 /// The directory with erofs-utils' programs. Without erofs-utils [`VERSION`], prints the reason and
 /// returns `None`.
 fn theirs() -> Option<PathBuf> {

@@ -91,6 +91,15 @@ fn an_image_of_several_layers_is_one_tree_that_outlives_its_processes() {
         .output();
     let fetched = fetched.expect("it starts");
     assert!(fetched.status.success(), "{fetched:?}");
+    let list = erofast()
+        .args(["cache", "list", "--cache-dir"])
+        .arg(&cache)
+        .output();
+    for printed in [fetched.stdout, list.expect("it starts").stdout] {
+        let printed = String::from_utf8_lossy(&printed).into_owned();
+        let line = format!("{} (top layer of {}): ", image.display(), images.len());
+        assert_eq!(printed.matches(&line).count(), 1, "{printed}");
+    }
     drop(mounts.mounted.pop());
     let gone = Command::new("umount").arg(&ours).status().expect("umount");
     assert!(gone.success());

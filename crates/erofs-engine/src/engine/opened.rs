@@ -220,7 +220,12 @@ impl ImageFiles {
 
 /// Reads the root hash from the files that the options name for this image.
 fn with_root_hash(mut image: OneImage, open: OpenOf<'_>) -> Result<OneImage> {
-    image.options.verity = image.options.verity.of_image(&image.path);
+    let verity = image.options.verity.of_image(&image.path);
+    if verity != image.options.verity && remote::is_in_registry(&image.path) {
+        let what = "verity=auto: a registry has no files beside an image; give verity.roothash=";
+        return Err(Error::verity(remote::shown(&image.path), what.into()));
+    }
+    image.options.verity = verity;
     let root = image.options.verity.root(&|file| open(&image, file));
     let root = root.map_err(|what| Error::verity(remote::shown(&image.path), what))?;
     image.options.verity.root_hash = root;

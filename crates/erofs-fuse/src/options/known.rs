@@ -126,7 +126,7 @@ pub const KNOWN: &[KnownOption] = options! {
     "verity.roothashsig=PATH" is "verity-roothashsig"
         "require this signature of the root hash, PKCS#7 in DER, by a trusted certificate";
     "verity.certificates=DIR" is "verity-certificates"
-        "directory of trusted signers, *.crt (verity.d in /etc, /run and /usr/lib)";
+        "directory of trusted signers, *.crt (verity.d in /etc, /run, /usr/local/lib, /usr/lib)";
     "verity.hashdevice=PATH" is "verity-hashdevice"
         "file or device with the hash tree (the image itself)";
     "verity.hashoffset=N" is "verity-hashoffset"

@@ -84,11 +84,11 @@ fn a_refusal_names_the_option_and_what_it_could_be() {
         ),
         (
             "profile=on",
-            "profile=on: must be learn, auto, off or a path with a slash",
+            "profile=on: must be learn, auto, off or a path with a slash or a dot",
         ),
         (
             "profile=",
-            "profile=: must be learn, auto, off or a path with a slash",
+            "profile=: must be learn, auto, off or a path with a slash or a dot",
         ),
         ("xyzzy", &format!("unknown mount option 'xyzzy'{all}")),
         ("allow_other=1", "unknown mount option 'allow_other=1'"),
@@ -166,6 +166,27 @@ fn aliases_are_accepted_and_no_other_name_with_an_underscore_for_a_dot() {
         let line = format!("unknown mount option '{unknown}'");
         assert!(refusal(unknown).starts_with(&line), "{unknown}");
     }
+}
+
+#[test]
+fn paths_of_lower_images_become_absolute() {
+    let given = parse("lower=a,lower=/b,lower=https://host/c").given;
+    let here = std::env::current_dir().unwrap();
+    let first = format!("lower={}", here.join("a").display());
+    assert_eq!(given, [&*first, "lower=/b", "lower=https://host/c"]);
+    assert_eq!(refusal("lower="), "lower=: must be a file or a URL");
+}
+
+#[test]
+fn a_mount_that_cannot_map_owners_says_so() {
+    let notice = |list: &str, root| parse(list).without_mapping(root);
+    for (list, root) in [("", false), ("idmap", true), ("idmap,allow_other", false)] {
+        assert_eq!(notice(list, root), None, "{list}");
+    }
+    let needed = "idmap: no effect: the mount must be made by root or with allow_other";
+    assert_eq!(notice("idmap", false).as_deref(), Some(needed));
+    let other = "idmap: no effect: not possible with allow_root";
+    assert_eq!(notice("idmap,allow_root", true).as_deref(), Some(other));
 }
 
 #[test]

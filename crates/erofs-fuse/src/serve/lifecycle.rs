@@ -106,8 +106,9 @@ pub fn serve(
     }
     let change = opened.change();
     let engine = Engine::start(opened).map_err(|error| with_change(error, change))?;
+    let without_mapping = options.without_mapping(origin::user().is_root());
     let notices = sandbox.notice().into_iter().chain(no_storing.clone());
-    let notices = notices.chain(engine.notices());
+    let notices = notices.chain(engine.notices()).chain(without_mapping);
     let notices: Vec<_> = notices.chain(request.without_effect()).collect();
     let no_log = log.notice();
     let root = find_root(&engine, options)?;
@@ -446,13 +447,11 @@ fn close_soon(engine: &Arc<Engine>) {
 }
 
 fn config(options: &MountOptions, engine: &Engine) -> Config {
-    let kernel_checks = options.kernel_checks(origin::user().is_root());
-    // With allow_root, the server must know which user makes a request.
-    let asks_for_user = options.allow_root && !options.allow_other;
+    let root = origin::user().is_root();
     let is_whole = options.io_uring || decodes_slowly(engine);
     Config {
-        acl: !options.no_acl && kernel_checks,
-        idmap: options.idmap && kernel_checks && !asks_for_user,
+        acl: !options.no_acl && options.kernel_checks(root),
+        idmap: options.maps_owners(root),
         max_request: request_bytes(options.read_ahead_kb, is_whole),
         ..Config::default()
     }

@@ -120,7 +120,8 @@ fn extract(
         false => Replace::Files,
     };
     let job = extract::job(engine.clone(), start.clone(), name, None);
-    let summary = extract::to_directory(&job, &directory, replace, keep(args))?;
+    let report = |line: &str| message('E', line);
+    let summary = extract::to_directory(&job, &directory, replace, keep(args), report)?;
     Ok(summary.is_whole())
 }
 

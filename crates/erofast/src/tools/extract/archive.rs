@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_link_to_a_member_that_is_left_out_is_left_out_too() {
-        let journal = Journal::new(|| 0);
+        let journal = Journal::new(|_| (), || 0);
         let (sender, items) = std::sync::mpsc::sync_channel(2);
         let link = Item::Link {
             path: b"b".to_vec(),

@@ -15,6 +15,8 @@ use crate::tools::text;
 
 /// Counters and failures, which all threads add to.
 pub struct Journal {
+    /// Prints the line about a failure.
+    report: fn(&str),
     /// Guarded by its own lock. The summary that `--json` prints, except for the number of bytes.
     summary: Mutex<Summary>,
     bar: Bar,
@@ -63,9 +65,11 @@ pub struct NotKept {
 }
 
 impl Journal {
-    /// An empty journal. `total` counts the bytes to extract; it is called only on a terminal.
-    pub fn new(total: impl FnOnce() -> u64) -> Self {
+    /// An empty journal. `report` prints the line about a failure. `total` counts the bytes to
+    /// extract; it is called only on a terminal.
+    pub fn new(report: fn(&str), total: impl FnOnce() -> u64) -> Self {
         Self {
+            report,
             summary: Mutex::default(),
             bar: Bar::of_bytes("extract", total),
         }
@@ -103,7 +107,7 @@ impl Journal {
             error: error.to_string(),
         };
         let line = format!("{}: {}", failure.path, failure.error);
-        self.bar.line(&line);
+        self.bar.above(|| (self.report)(&line));
         let mut summary = self.summary();
         match summary.failures.len() < FAILURES {
             true => summary.failures.push(failure),

@@ -52,7 +52,10 @@ pub fn run(args: &ExtractArgs) -> anyhow::Result<Outcome> {
         let job = job_of(args, engine)?;
         let summary = match stream {
             true => to_stream(&job)?,
-            false => to_directory(&job, &args.directory, replace(args), Keep::ALL)?,
+            false => {
+                let place = &args.directory;
+                to_directory(&job, place, replace(args), Keep::ALL, |line| note(line))?
+            }
         };
         Ok((summary, engine.name().to_owned()))
     })?;
@@ -94,28 +97,29 @@ pub fn job(
     }
 }
 
-fn journal(job: &Job) -> Journal {
-    Journal::new(|| tree::total_bytes(&job.engine, &job.start))
+fn journal(job: &Job, report: fn(&str)) -> Journal {
+    Journal::new(report, || tree::total_bytes(&job.engine, &job.start))
 }
 
 fn to_stream(job: &Job) -> anyhow::Result<Summary> {
-    let journal = journal(job);
+    let journal = journal(job, |line| note(line));
     stream::run(job, &journal)?;
     Ok(journal.finish())
 }
 
 /// Extracts into a directory. Ctrl-C ends this extraction in an orderly way, whereas it just cuts
-/// off a tar stream.
+/// off a tar stream. `report` prints the line about an entry that cannot be extracted.
 pub fn to_directory(
     job: &Job,
     directory: &Path,
     replace: Replace,
     keep: Keep,
+    report: fn(&str),
 ) -> anyhow::Result<Summary> {
     for signal in ending_signals_to_catch() {
         signal_hook::flag::register(signal, job.interrupted.clone())?;
     }
-    let journal = journal(job);
+    let journal = journal(job, report);
     let target = Target::open(directory, replace, keep)?;
     let extracted = disk::run(job, &target, &journal);
     let summary = journal.finish();

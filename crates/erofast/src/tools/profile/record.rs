@@ -75,7 +75,13 @@ pub fn record(args: &ProfileRecordArgs) -> anyhow::Result<Outcome> {
         join(&mut programs, recorded);
         ending.obey();
         if let Some(failure) = failure(status) {
-            if !programs.is_empty() {
+            // A launch that failed may have read too little to replace an earlier profile.
+            if output.exists() {
+                let output = output.display();
+                note(format!(
+                    "the command failed (status {failure}): {output} is unchanged"
+                ));
+            } else if !programs.is_empty() {
                 finish(programs, &output)?;
             }
             return Ok(Outcome::Ended(failure));
