@@ -16,6 +16,7 @@ use linux_perf_data::{AttributeDescription, Feature, PerfFileReader, PerfFileRec
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Cursor, Read, Seek, SeekFrom};
+use std::ops::Range;
 
 pub(super) const FORMAT: &str = "perf.data";
 
@@ -29,6 +30,9 @@ const PIPE_HEADER: u64 = 16;
 
 /// Number of the feature section that describes the events (`HEADER_EVENT_DESC`).
 const EVENT_DESC: usize = 12;
+
+/// `PERF_RECORD_AUXTRACE`.
+const AUX_TRACE: u32 = 71;
 
 /// `PERF_RECORD_LOST_SAMPLES`.
 const LOST_SAMPLES: u32 = 13;
@@ -234,22 +238,23 @@ fn check_sections(file: &mut (impl Read + Seek)) -> Result<(), Fault> {
     }
     reader.u64("the header")?;
     section(&mut reader, "attributes", size)?;
-    let data_end = section(&mut reader, "data", size)?;
+    let data = section(&mut reader, "data", size)?;
     section(&mut reader, "event types", size)?;
     let bits = reader.array::<32>("the features")?;
     let features = (0..256usize).filter(|bit| bits[bit / 8] & 1 << (bit % 8) != 0);
-    if data_end == 0 {
+    if data.end == 0 {
         return Err(
             reader.broken("its data section is empty: perf was killed before it finished the file")
         );
     }
-    file.seek(SeekFrom::Start(data_end))?;
+    check_aux_traces(&mut *file, data.clone())?;
+    file.seek(SeekFrom::Start(data.end))?;
     let mut reader = ByteReader {
         inner: &mut *file,
         format: FORMAT,
-        offset: data_end,
+        offset: data.end,
     };
-    let (mut event_desc, mut sum, mut last) = (None, 0u64, data_end);
+    let (mut event_desc, mut sum, mut last) = (None, 0u64, data.end);
     for feature in features {
         let (offset, length) = (reader.u64("a feature")?, reader.u64("a feature")?);
         sum = sum.saturating_add(length);
@@ -300,11 +305,43 @@ fn check_event_desc<R: Read>(reader: &mut ByteReader<R>, length: u64) -> Result<
     Ok(())
 }
 
-/// The end of a section; an error if that is beyond the end of the file.
-fn section<R: Read>(reader: &mut ByteReader<R>, name: &str, file: u64) -> Result<u64, Fault> {
+/// Checks the lengths of AUX traces, whose bytes follow their record, since the library allocates
+/// that much memory. Any other damage is left to the library.
+fn check_aux_traces(file: impl Read + Seek, data: Range<u64>) -> Result<(), Fault> {
+    const HEADER: u64 = 8;
+    let mut file = BufReader::with_capacity(1 << 16, file);
+    file.seek(SeekFrom::Start(data.start))?;
+    let mut at = data.start;
+    while at + HEADER <= data.end {
+        let (mut header, mut length) = ([0; HEADER as usize], [0; 8]);
+        file.read_exact(&mut header)?;
+        let [kind @ .., _, _, low, high] = header;
+        let mut body = u64::from(u16::from_le_bytes([low, high])).saturating_sub(HEADER);
+        at += HEADER + body;
+        if u32::from_le_bytes(kind) == AUX_TRACE && body >= 8 {
+            file.read_exact(&mut length)?;
+            let length = u64::from_le_bytes(length);
+            if at.saturating_add(length) > data.end {
+                let reason = format!("an AUX trace of {length} bytes, data until {}", data.end);
+                return Err(Fault::broken(FORMAT, at, reason));
+            }
+            body += length - 8;
+            at += length;
+        }
+        file.seek_relative(body as i64)?;
+    }
+    Ok(())
+}
+
+/// The range of a section; an error if it does not end within the file.
+fn section<R: Read>(
+    reader: &mut ByteReader<R>,
+    name: &str,
+    file: u64,
+) -> Result<Range<u64>, Fault> {
     let (offset, length) = (reader.u64(name)?, reader.u64(name)?);
     match offset.checked_add(length) {
-        Some(end) if end <= file => Ok(end),
+        Some(end) if end <= file => Ok(offset..end),
         _ => Err(reader.broken(format!(
             "{name} of {length} bytes at {offset}, file of {file}"
         ))),
