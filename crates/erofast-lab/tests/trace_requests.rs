@@ -215,7 +215,7 @@ fn a_mount_that_does_not_answer_is_said() {
     // Other recorders do not see the mount, because it is in a namespace of its own.
     let script = r#"
         "$0" mount -f "$1" "$2" & parent=$!
-        for try in $(seq 100); do mountpoint -q "$2" && break; sleep 0.1; done
+        for try in $(seq 600); do mountpoint -q "$2" && break; sleep 0.1; done
         daemon=$(cat /proc/$parent/task/*/children)
         kill -STOP $daemon $parent
         "$0" trace record -o "$3" -- true

@@ -40,7 +40,7 @@ pub fn read<'b>(
 ) -> Result<&'b [u8], Error> {
     let length = (range.end - range.start) as usize;
     if buffer.len() < length {
-        buffer.resize(length, 0);
+        *buffer = vec![0; length];
     }
     let out = &mut buffer[..length];
     let count = engine.read_at(&engine.waiting(), inode, range.start, out)?;

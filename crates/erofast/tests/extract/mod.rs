@@ -295,6 +295,27 @@ fn no_setuid_program_comes_to_run_as_its_extractor() {
 }
 
 #[test]
+fn the_time_of_a_symlink_is_kept_without_proc() {
+    let mut image = Forged::default();
+    let link = image.add(0o120777, b"target");
+    let root = image.add_directory(&[("link", link, 7)]);
+    let (scratch, path) = forged_file(image.bytes(root));
+    let script = "mount -t tmpfs proc /proc || exit 77; exec \"$0\" extract \"$1\" tree";
+    let output = Command::new("unshare")
+        .args(["-m", "sh", "-c", script])
+        .args([Path::new(env!("CARGO_BIN_EXE_erofast")), &path])
+        .current_dir(scratch.path())
+        .output();
+    let output = output.expect("it starts");
+    let errors = stderr(&output);
+    if output.status.code() == Some(77) || errors.starts_with("unshare:") {
+        return println!("skipped: no right to mount a tmpfs");
+    }
+    assert!(output.status.success(), "{errors}");
+    assert!(!errors.contains("not kept: times"), "{errors}");
+}
+
+#[test]
 fn holes_and_long_zeros_take_no_room() {
     let mut tested = 0;
     for image in all_good_images() {

@@ -326,8 +326,8 @@ impl Reader {
         self.end_recording();
         let (mut trace, mut recordings) = (self.trace, self.recordings);
         recordings.retain(|events| !events.is_empty());
-        recordings.sort_by_key(|events| events[0].time_ns);
         let span = |events: &Vec<Event>| (events[0].time_ns, events[events.len() - 1].time_ns);
+        recordings.sort_by_key(span);
         trace.claims.seams = seams(recordings.iter().map(span).collect())
             .map_err(|reason| Fault::broken(FORMAT, 0, reason))?;
         trace.events = recordings.concat();

@@ -118,6 +118,14 @@ fn joined_files_are_read_with_a_seam_or_refused_where_they_overlap() {
         assert_eq!(trace.claims.seams, [begins]);
         assert_eq!(trace.events.len(), 2 * sample().events.len());
     }
+    // The second recording begins when the first, which has only one event, ends.
+    let mut short = sample();
+    short.events.truncate(1);
+    let short = write_out(&short);
+    for joined in [[short.clone(), first.clone()], [first.clone(), short]] {
+        let trace = read_in(&joined.concat()).unwrap();
+        assert!(trace.events.is_sorted_by_key(|event| event.time_ns));
+    }
     match read_in(&[first.clone(), first].concat()) {
         Err(Fault::Broken { reason, .. }) => assert!(reason.contains("jumps back"), "{reason}"),
         read => panic!("{read:?}"),

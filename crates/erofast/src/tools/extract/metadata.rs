@@ -6,7 +6,7 @@
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use erofs_engine::erofs_format::{FileType, Inode, Xattr};
-use rustix::fs::{AtFlags, CWD, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
+use rustix::fs::{AtFlags, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::{Errno, Result};
 
 use super::journal::Journal;
@@ -42,6 +42,14 @@ fn chmod(entry: BorrowedFd<'_>, mode: Mode) -> Result<()> {
 
 fn chown(entry: BorrowedFd<'_>, uid: Option<Uid>, gid: Option<Gid>) -> Result<()> {
     rustix::fs::chownat(entry, c"", uid, gid, AtFlags::EMPTY_PATH)
+}
+
+/// Sets the times. Unlike [`or_by_path`], this needs no /proc.
+fn set_times(entry: BorrowedFd<'_>, times: &Timestamps) -> Result<()> {
+    match rustix::fs::futimens(entry, times) {
+        Err(Errno::BADF) => rustix::fs::utimensat(entry, c"", times, AtFlags::EMPTY_PATH),
+        set => set,
+    }
 }
 
 /// Sets the metadata of an extracted entry, and records failures in the journal. The entry's
@@ -81,10 +89,7 @@ pub fn apply(
         last_access: time,
         last_modification: time,
     };
-    let set = or_by_path(entry, rustix::fs::futimens(entry, &times), |path| {
-        rustix::fs::utimensat(CWD, path, &times, AtFlags::empty())
-    });
-    if let Err(error) = set.and_then(|()| kept(entry, time)) {
+    if let Err(error) = set_times(entry, &times).and_then(|()| kept(entry, time)) {
         journal.not_kept("times", path, error);
     }
 }
