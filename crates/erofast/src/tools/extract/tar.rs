@@ -13,6 +13,8 @@ use super::journal::Journal;
 
 /// Everything in a tar stream consists of blocks of this size.
 pub const BLOCK: usize = tar_core::HEADER_SIZE;
+/// The latest time that fits in a header: the largest value of 11 octal digits.
+const LATEST: u64 = 0o777_7777_7777;
 
 /// The type of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,8 +101,11 @@ pub fn header(
         }
         _ => builder.path(name),
     };
-    builder.mtime(inode.mtime.try_into().unwrap_or(0))?;
-    if inode.mtime_nsec != 0 || inode.mtime < 0 {
+    // For a time that does not fit, the builder would add a record without the fraction.
+    let seconds = u64::try_from(inode.mtime).ok();
+    let fits = seconds.filter(|seconds| *seconds <= LATEST);
+    builder.mtime(fits.unwrap_or(0))?;
+    if inode.mtime_nsec != 0 || fits.is_none() {
         builder.add_pax("mtime", decimal_time(inode.mtime, inode.mtime_nsec));
     }
     for xattr in xattrs {
