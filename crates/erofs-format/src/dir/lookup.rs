@@ -84,9 +84,13 @@ impl Directory<'_> {
         Ok(Block::parse(bytes, start))
     }
 
-    /// Finds the last block whose first name `precedes`. Returns its number, if there is such a
-    /// block, and the number of the block in the buffer; `None` if a block has no valid first name.
-    fn last_block(&mut self, precedes: impl Fn(&[u8]) -> bool) -> Result<Option<[Option<u64>; 2]>> {
+    /// Finds the last block whose first name is `Less`, or one whose first name is `Equal`. Returns
+    /// its number, if there is such a block, and the number of the block in the buffer; `None` if a
+    /// block has no valid first name.
+    fn last_block(
+        &mut self,
+        compare: impl Fn(&[u8]) -> Ordering,
+    ) -> Result<Option<[Option<u64>; 2]>> {
         let (mut low, mut high) = (0, self.size.div_ceil(self.block_size));
         let mut loaded = None;
         while low < high {
@@ -95,10 +99,13 @@ impl Directory<'_> {
             let Ok(block) = self.load(middle)? else {
                 return Ok(None);
             };
-            match block.entry(0) {
-                Ok(first) if precedes(first.name) => low = middle + 1,
-                Ok(_) => high = middle,
-                Err(_) => return Ok(None),
+            let Ok(first) = block.entry(0) else {
+                return Ok(None);
+            };
+            match compare(first.name) {
+                Ordering::Less => low = middle + 1,
+                Ordering::Equal => return Ok(Some([loaded, loaded])),
+                Ordering::Greater => high = middle,
             }
         }
         Ok(Some([low.checked_sub(1), loaded]))
@@ -106,7 +113,7 @@ impl Directory<'_> {
 
     /// Finds the last block whose first name does not sort after `name`, and searches it.
     fn search(&mut self, name: &[u8]) -> Result<Outcome> {
-        let Some([candidate, loaded]) = self.last_block(|first| first <= name)? else {
+        let Some([candidate, loaded]) = self.last_block(|first| first.cmp(name))? else {
             return Ok(Outcome::Disorder);
         };
         let Some(candidate) = candidate else {
@@ -123,7 +130,8 @@ impl Directory<'_> {
     /// Finds the last block whose first name sorts before `name`, and in that block the first entry
     /// whose name does not.
     fn seek(&mut self, name: &[u8]) -> Result<Option<u64>> {
-        let Some([candidate, _]) = self.last_block(|first| first < name)? else {
+        let before = |first: &[u8]| first.cmp(name).then(Ordering::Greater);
+        let Some([candidate, _]) = self.last_block(before)? else {
             return Ok(None);
         };
         let Some(candidate) = candidate else {
@@ -287,6 +295,15 @@ mod tests {
             assert_eq!(nid(&content, "z"), None);
             assert_eq!(nid(&content, ""), None);
         }
+    }
+
+    #[test]
+    fn a_name_that_the_search_meets_is_found_even_if_later_blocks_are_out_of_order() {
+        let names = [
+            "m0", "m1", "m2", "m3", "a0", "a1", "a2", "a3", "00", "01", "02",
+        ];
+        let content = directory(&names.map(str::to_owned));
+        assert_eq!(nid(&content, "a0"), Some(4));
     }
 
     #[test]
