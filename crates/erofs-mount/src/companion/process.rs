@@ -153,6 +153,10 @@ impl CompanionOfMount {
         }
     }
 
+    pub(crate) fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
     /// Notes that the mount exists: from now on the process may be started when there is work.
     pub(crate) fn is_mounted(&mut self, mounted: &Mounted) {
         self.mounted = Some(mounted.clone());

@@ -202,8 +202,8 @@ impl MountState {
         }
     }
 
-    /// Starts the companion of a mount that was just made. Meanwhile the server does the handshake;
-    /// the companion's first request waits until that is complete.
+    /// Starts the companion of a mount that was just made. Meanwhile the server does the handshake,
+    /// and the companion asks for a copy of the mount if it got none.
     pub(crate) fn start_companion(&mut self) {
         let copy = self.copy.take();
         if let Some(companion) = &mut self.companion
@@ -304,7 +304,8 @@ impl MountState {
     /// Readable when the companion has sent a request or has work to do.
     pub(crate) fn companion_socket(&self) -> Option<BorrowedFd<'_>> {
         let is_served = self.replaceable.served;
-        let companion = self.companion.as_ref().filter(|_| is_served);
+        let companion = self.companion.as_ref();
+        let companion = companion.filter(|it| is_served || it.is_running());
         companion.and_then(CompanionOfMount::watched)
     }
 
