@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use remote_image::message::Identity;
 use remote_image::store::{BLOCK, Store};
-use remote_image::{ImageUrl, Options, answers, cache, shared_cache};
+use remote_image::{ImageUrl, Options, answers, cache, home, shared_cache};
 use rustix::fs::{
     CWD, MemfdFlags, Mode, OFlags, fcntl_getfl, fstat, ftruncate, memfd_create, openat,
 };
@@ -247,7 +247,7 @@ fn from_cache(source: &ImageUrl, options: &Options, identity: &Identity) -> io::
         true => None,
         false => shared_cache::open(source, options, identity),
     };
-    shared.map_or_else(|| cache::open(source, options, identity), Ok)
+    shared.map_or_else(|| home::open(source, options, identity), Ok)
 }
 
 fn is_read_only(file: impl AsFd) -> bool {

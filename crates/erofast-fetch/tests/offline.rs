@@ -145,7 +145,7 @@ fn what_is_there_is_compared_with_its_digest() {
         ..Default::default()
     };
     let url = registry.url(&format!("@{blob}#blob={LENGTH}"));
-    let store = remote_image::cache::open(&source(&url), &auto, &identity).unwrap();
+    let store = remote_image::home::open(&source(&url), &auto, &identity).unwrap();
     for (block, bytes) in (0..).zip(wrong.chunks(16 << 10)) {
         store.write_block(block, bytes).unwrap();
     }

@@ -156,7 +156,7 @@ const READER: &[Edit] = &[
         "//! A trace without events.
          pub(super) fn read(
              _: impl std::io::BufRead,
-             _: crate::input::Limits,
+             _: crate::input::ReadOptions,
          ) -> Result<crate::Trace, crate::error::Fault> {
              Ok(crate::Trace::new(\"none\"))
          }",

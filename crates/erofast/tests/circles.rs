@@ -184,14 +184,16 @@ fn circles(folder: &Path) -> BTreeMap<Name, Vec<Name>> {
 fn no_file_of_a_crate_uses_one_that_uses_it() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut seen = 0;
+    let mut all = BTreeMap::new();
     for entry in std::fs::read_dir(crates).expect("crates/") {
         let folder = entry.expect("an entry").path().join("src");
         if folder.is_dir() {
-            let found = circles(&folder);
-            assert!(found.is_empty(), "{}: {found:#?}", folder.display());
+            all.insert(folder.clone(), circles(&folder));
             seen += 1;
         }
     }
+    all.retain(|_, found| !found.is_empty());
+    assert!(all.is_empty(), "{all:#?}");
     assert!(seen >= 12, "{seen} crates");
 }
 

@@ -67,7 +67,7 @@ fn a_flag_for_urls_has_no_effect_on_a_local_file_and_a_line_says_so() {
     assert!(output.status.success(), "{errors}");
     assert_eq!(
         errors,
-        "erofast: --cache-size, --fetch: no effect on local files\n"
+        "erofast: --fetch, --cache-size: no effect on local files\n"
     );
     assert!(erofast(&["info", &image]).stderr.is_empty());
 }

@@ -276,7 +276,7 @@ fn what_is_printed_about_a_profile_fits() {
 fn what_is_printed_about_the_cache_fits() {
     use erofs_engine::remote_image::message::Identity;
     use erofs_engine::remote_image::store::BLOCK;
-    use erofs_engine::remote_image::{ImageUrl, Options, cache};
+    use erofs_engine::remote_image::{ImageUrl, Options, home};
     let folder = tempfile::tempdir().expect("a directory");
     let path = folder.path().to_str().expect("a path");
     let arguments = ["cache", "list", "--json", "--cache-dir", path];
@@ -293,7 +293,7 @@ fn what_is_printed_about_the_cache_fits() {
         etag: Some("1".into()),
         ..Identity::default()
     };
-    let store = cache::open(&source, &options, &identity).expect("an entry");
+    let store = home::open(&source, &options, &identity).expect("an entry");
     store.write_block(0, &[7; BLOCK as usize]).expect("a block");
     let listed = printed(&erofast(&arguments));
     crate::schema::check("cache-list", &listed);

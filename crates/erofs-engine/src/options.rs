@@ -2,6 +2,7 @@
 
 mod fetching;
 mod images;
+mod lower;
 mod remote;
 mod split;
 mod value;
@@ -14,8 +15,8 @@ use std::str::FromStr;
 
 use cpu_workers::Mode;
 
-pub use images::LowerImage;
 pub(crate) use images::OneImage;
+pub use lower::LowerImage;
 pub use split::{escape_option, split_options};
 pub use value::{choice_option, number_option, size_option};
 pub use verity::VerityOptions;

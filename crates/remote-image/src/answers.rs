@@ -15,7 +15,7 @@ use twox_hash::XxHash3_64;
 use crate::cache::{self, Folder, Record};
 use crate::message::{Identity, MESSAGE};
 use crate::registry::{TarLayer, Version};
-use crate::{ImageUrl, Options, converted, shared_cache};
+use crate::{ImageUrl, Options, converted, home, shared_cache};
 
 /// The folder beside the directories of images.
 const DIRECTORY: &str = "answers";
@@ -58,8 +58,8 @@ pub fn keep(source: &ImageUrl, options: &Options, answer: &Answer) -> io::Result
         entry: Record::new(source, options, &answer.identity).directory(),
         answer: answer.clone(),
     };
-    cache::in_home(options, |root| {
-        let folder = Folder::make(root, DIRECTORY, options.share)?.readable_if(options.share);
+    home::in_home(options, |root| {
+        let folder = home::folder(root, DIRECTORY, options.share)?.readable_if(options.share);
         folder.replace(&name, &serde_json::to_vec(&kept)?)
     })
 }
@@ -178,7 +178,7 @@ mod tests {
             ..Identity::default()
         });
         assert_eq!(find(&source, &options), None);
-        let store = cache::open(&source, &options, &answer.identity).unwrap();
+        let store = home::open(&source, &options, &answer.identity).unwrap();
         keep(&source, &options, &answer).unwrap();
         let (found, _) = find(&source, &options).unwrap();
         assert_eq!(found, answer);

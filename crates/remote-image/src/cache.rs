@@ -22,7 +22,7 @@ use twox_hash::XxHash3_64;
 
 use crate::message::{Identity, PACKET};
 use crate::store::{BLOCK, Store};
-use crate::{ImageUrl, Options, last_use, shared_cache};
+use crate::{ImageUrl, Options, last_use};
 
 /// The error if [`default_directory`] finds none.
 pub const NO_DIRECTORY: &str = "HOME is not set and no cache directory was given";
@@ -134,37 +134,9 @@ pub struct Entry {
     pub shared: bool,
 }
 
-/// Opens the files of an image in the cache that keeps it, creating missing ones, and marks them as
-/// used now.
-pub fn open(source: &ImageUrl, options: &Options, identity: &Identity) -> io::Result<Store> {
-    let record = Record::new(source, options, identity);
-    in_home(options, |root| {
-        let folder = || Folder::make(root, &record.directory(), options.share);
-        let open = || folder()?.writable_store(&record, options.share);
-        match open() {
-            // The entry was removed in the meantime.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => open(),
-            opened => opened,
-        }
-    })
-}
-
 /// The user's cache directory: the one that the options name, or otherwise the default one.
 pub fn directory(options: &Options) -> Option<PathBuf> {
     options.cache_dir.clone().or_else(default_directory)
-}
-
-/// Runs a step in the cache that keeps new images, which may be the shared one. Errors begin with
-/// the directory of that cache.
-pub(crate) fn in_home<T>(
-    options: &Options,
-    step: impl FnOnce(&Path) -> io::Result<T>,
-) -> io::Result<T> {
-    let root = match options.share {
-        true => shared_cache::directory(options.shared_dir.as_ref()),
-        false => directory(options).ok_or_else(|| io::Error::other(NO_DIRECTORY))?,
-    };
-    step(&root).map_err(|error| io::Error::other(format!("{}: {error}", root.display())))
 }
 
 /// The files of an image that is at least partly present.
@@ -215,19 +187,6 @@ impl Folder {
         })
     }
 
-    /// Opens a directory of a cache, creating it if it is missing.
-    pub(crate) fn make(root: &Path, name: &str, shared: bool) -> io::Result<Folder> {
-        let path = root.join(name);
-        if shared {
-            shared_cache::make(root)?;
-            return shared_cache::make(&path);
-        }
-        make_directory(&path)?;
-        let folder = Folder::open(&path)?;
-        folder.check_owner()?;
-        Ok(folder)
-    }
-
     /// If `shared`, makes files that are created in the directory readable by all users.
     pub(crate) fn readable_if(mut self, shared: bool) -> Folder {
         if shared {
@@ -242,7 +201,7 @@ impl Folder {
 
     /// Opens the files of an image, creating missing ones, and marks them as used now. Unless the
     /// cache is `shared`, the map is locked before anything is written.
-    fn writable_store(self, record: &Record, shared: bool) -> io::Result<Store> {
+    pub(crate) fn writable_store(self, record: &Record, shared: bool) -> io::Result<Store> {
         let folder = self.readable_if(shared);
         let made = OFlags::RDWR | OFlags::CREATE;
         let (data, map) = (folder.file("data", made)?, folder.file("map", made)?);
@@ -526,6 +485,7 @@ impl Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::home::open;
 
     fn options(directory: &Path) -> Options {
         Options {

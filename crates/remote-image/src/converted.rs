@@ -17,7 +17,7 @@ use rustix::process::{getegid, geteuid};
 use crate::cache::{self, Folder, LOCK, Record};
 use crate::message::Identity;
 use crate::store::Store;
-use crate::{ImageUrl, Options, shared_cache};
+use crate::{ImageUrl, Options, home, shared_cache};
 
 /// The directory in which an image is made.
 const WORK: &str = "new";
@@ -87,13 +87,13 @@ pub enum Begun {
 
 /// Begins to make the image of a layer.
 pub fn begin(source: &ImageUrl, options: &Options, diff_id: &str) -> io::Result<Begun> {
-    cache::in_home(options, |root| begin_in(root, source, options, diff_id))
+    home::in_home(options, |root| begin_in(root, source, options, diff_id))
 }
 
 fn begin_in(root: &Path, source: &ImageUrl, options: &Options, diff_id: &str) -> io::Result<Begun> {
     let record = Record::new(source, options, &identity(diff_id));
     let (path, shared) = (root.join(record.directory()), options.share);
-    let folder = Folder::make(root, &record.directory(), shared)?;
+    let folder = home::folder(root, &record.directory(), shared)?;
     // The mode of the lock file prevents other users from locking it.
     let lock = folder.file(LOCK, OFlags::RDWR | OFlags::CREATE)?;
     match flock(&lock, FlockOperation::NonBlockingLockExclusive) {

@@ -81,7 +81,7 @@ fn folder(source: &ImageUrl, options: &Options, identity: &Identity) -> Option<F
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::open;
+    use crate::home::open;
 
     #[test]
     fn what_is_known_holds_as_long_as_the_image_is_the_same() {

@@ -25,6 +25,7 @@ mod checked;
 pub mod converted;
 mod fetcher;
 mod file;
+pub mod home;
 pub mod last_use;
 pub mod launches;
 mod marks;

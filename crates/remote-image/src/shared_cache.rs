@@ -134,7 +134,7 @@ mod tests {
         }
 
         fn fill(&self) -> io::Result<Store> {
-            cache::open(&self.source, &self.options, &self.identity)
+            crate::home::open(&self.source, &self.options, &self.identity)
         }
 
         fn open(&self) -> Option<Store> {
