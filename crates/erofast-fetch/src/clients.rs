@@ -8,9 +8,10 @@ use std::rc::Rc;
 use remote_image::message::{HELLO, Order, PACKET, Question, Reply, receive};
 use tokio::io::Interest;
 use tokio::net::UnixDatagram;
-use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::sync::mpsc::{Receiver, channel};
 use tokio::task::spawn_local;
 
+use crate::client::Client;
 use crate::fetch::Fetch;
 
 /// A packet socket for tokio.
@@ -24,23 +25,6 @@ pub fn packets(socket: OwnedFd) -> io::Result<UnixDatagram> {
 pub async fn next(orders: &UnixDatagram) -> Option<(Order, Vec<OwnedFd>)> {
     let receive = || receive::<Order>(orders);
     orders.async_io(Interest::READABLE, receive).await.ok()?
-}
-
-/// A reader's connection, over which it gets its replies.
-#[derive(Debug, Clone)]
-pub struct Client(pub Sender<Reply>);
-
-impl Client {
-    /// Sends a reply. The reply is dropped if the reader is gone or does not read its replies.
-    pub fn reply(&self, reply: Reply) {
-        let _ = self.0.try_send(reply);
-    }
-}
-
-impl PartialEq for Client {
-    fn eq(&self, other: &Client) -> bool {
-        self.0.same_channel(&other.0)
-    }
 }
 
 /// How many question numbers are remembered in order to ignore repetitions: a reader repeats the

@@ -6,6 +6,7 @@ mod window;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -16,20 +17,54 @@ use rustix::io::Errno;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use crate::ahead::Spots;
-use crate::clients::Client;
-use crate::connections::stalled;
+use crate::ahead::{LastRead, Spots};
+use crate::client::Client;
+use crate::connections::{Connections, stalled};
 use crate::failure::Failure;
+use crate::first_blocks::FirstBlocks;
 use crate::given_up::GivenUp;
 use crate::http::Server;
+use crate::link::Link;
+use crate::readers::Readers;
 use crate::room::{NOT_KEPT, Room};
 use crate::streams::Streams;
 use crate::verification::Verification;
 use crate::waiting::{Asked, Limits, Waiting, in_words};
-use crate::wanted::{Shared, Wanted};
 
 /// Precision of pauses and time limits.
 const TICK: Duration = Duration::from_millis(100);
+
+/// What all images of this process share.
+#[derive(Debug)]
+pub struct Shared {
+    pub parent: OwnedFd,
+    pub connections: Connections,
+    pub first_blocks: FirstBlocks,
+    pub readers: Readers,
+    pub link: Rc<Link>,
+    pub last_read: LastRead<Fetch>,
+}
+
+impl Shared {
+    /// The state before the first image is opened.
+    pub fn new(parent: OwnedFd) -> Shared {
+        Shared {
+            parent,
+            connections: Connections::default(),
+            first_blocks: FirstBlocks::default(),
+            readers: Readers::default(),
+            link: Rc::default(),
+            last_read: LastRead::default(),
+        }
+    }
+
+    /// Sends the parent one line about an image, for the log.
+    pub fn note(&self, source: &ImageUrl, line: &str) {
+        // A failure is ignored: it means that the parent is gone.
+        let line = format!("{source}: {line}");
+        let _ = send(&self.parent, &News::Note(line), &[]);
+    }
+}
 
 /// One image at one URL.
 #[derive(Debug)]
@@ -59,15 +94,21 @@ pub struct Fetch {
 
 impl Fetch {
     /// Creates the image without contacting the server.
-    pub fn new(wanted: Wanted, identity: Identity, server: Server, room: Room) -> Rc<Fetch> {
+    pub fn new(
+        (source, options): (ImageUrl, Options),
+        identity: Identity,
+        server: Server,
+        room: Room,
+        shared: Rc<Shared>,
+    ) -> Rc<Fetch> {
         let fetch = Rc::new(Fetch {
             verification: Verification::new(&identity, &room),
-            source: wanted.source,
-            options: wanted.options,
+            source,
+            options,
             identity,
             server,
             room,
-            shared: wanted.shared,
+            shared,
             early: RefCell::default(),
             clients: RefCell::default(),
             waiting: RefCell::new(Waiting::new()),

@@ -7,6 +7,7 @@ mod ahead;
 mod answer;
 mod asking;
 mod challenge;
+mod client;
 mod clients;
 mod connections;
 mod convert;
@@ -47,8 +48,8 @@ use std::rc::Rc;
 use remote_image::message::{Identity, News, Order, receive, send};
 use rustix::process::{Signal, set_parent_process_death_signal};
 
-use fetch::Fetch;
-use wanted::{Shared, Wanted};
+use fetch::{Fetch, Shared};
+use wanted::Wanted;
 
 fn main() -> ExitCode {
     if let Some(code) = convert::child::run() {

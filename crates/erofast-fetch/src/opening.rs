@@ -28,7 +28,7 @@ pub fn resume(
 ) -> Result<Rc<Fetch>, Failure> {
     let server = server(&wanted, &identity)?;
     let room = Room::resume(files, &wanted.options, identity.length)?;
-    Ok(Fetch::new(wanted, identity, server, room))
+    Ok(wanted.fetch(identity, server, room))
 }
 
 /// The server of the image with this identity. This does not contact it yet.
@@ -94,7 +94,7 @@ async fn from_cache(
             (identity, room)
         }
     };
-    let fetch = Fetch::new(wanted, identity, server, room);
+    let fetch = wanted.fetch(identity, server, room);
     fetch.keep_notes();
     fetch.report(answer.devices, answer.layers, offline).await?;
     Ok(fetch)
@@ -138,7 +138,7 @@ async fn from_server(
     if room.is_kept() {
         offline::keep(source, options, &answer);
     }
-    let fetch = Fetch::new(wanted, identity, server, room);
+    let fetch = wanted.fetch(identity, server, room);
     fetch.keep_notes();
     let not_kept = fetch.room.not_kept();
     let not_kept = not_kept.map(|why| format!("{NOT_KEPT}: {why}"));

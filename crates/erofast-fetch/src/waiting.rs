@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use remote_image::message::Class;
 use remote_image::store::BLOCK;
 
-use crate::clients::Client;
+use crate::client::Client;
 use crate::failure::Failure;
 
 /// Maximum number of blocks in one request to the server: 1 MiB.

@@ -9,7 +9,7 @@ use remote_image::message::{Class, Question, Reply};
 use remote_image::store::{BLOCK, blocks};
 
 use super::Fetch;
-use crate::clients::Client;
+use crate::client::Client;
 use crate::waiting::{Asked, in_words};
 
 impl Fetch {
