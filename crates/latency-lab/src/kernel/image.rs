@@ -4,9 +4,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::Prepared;
 use super::arch::Arch;
 use super::options::KernelOptions;
+use super::prepared::Prepared;
 use super::sandbox::TAKE;
 use crate::error::Doing;
 use crate::{LabError, Result, compile};

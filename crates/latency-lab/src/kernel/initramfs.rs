@@ -3,9 +3,9 @@
 use std::fs;
 use std::process::Command;
 
-use super::Prepared;
 use super::job::{GUEST, IMAGE_DIRECTORY, Job, LAB, MODULES, ORDER};
 use super::packages::Packages;
+use super::prepared::Prepared;
 use super::programs::Programs;
 use super::sandbox::{TAKE, finish};
 use super::work::Work;

@@ -25,6 +25,7 @@ mod message;
 mod module;
 mod options;
 mod packages;
+mod prepared;
 mod programs;
 mod result;
 mod running;
@@ -41,57 +42,19 @@ pub use variant::Variant;
 use std::time::Duration;
 
 use crate::launch::LaunchReport;
-use crate::{Interrupt, Progress, Result};
-use packages::Packages;
+use crate::{Progress, Result};
+use prepared::Prepared;
 use programs::Programs;
-use sandbox::{Sandbox, finish};
-use work::Work;
 
 /// Time limit of the machine.
 const LONGEST: Duration = Duration::from_secs(3600);
-
-/// What the stages after `packages` need.
-struct Prepared {
-    packages: Packages,
-    sandbox: Sandbox,
-    work: Work,
-    interrupt: Interrupt,
-}
-
-impl Prepared {
-    /// Fetches the packages and builds the modules, either for `kernel` or for the whole experiment
-    /// with the newest kernel.
-    fn new(
-        options: &KernelOptions,
-        kernel: Option<Packages>,
-        progress: &mut dyn Progress,
-    ) -> Result<Prepared> {
-        let arch = kernel.as_ref().map_or(options.arch, |kernel| kernel.arch);
-        let interrupt = Interrupt::watch()?;
-        let work = Work::open(options.work.as_deref(), arch)?;
-        let packages = Packages::fetch(options, kernel, &work, &interrupt, progress)?;
-        let prepared = Prepared {
-            packages,
-            sandbox: Sandbox::new(work.root()),
-            work,
-            interrupt,
-        };
-        module::build_all(&prepared, progress)?;
-        Ok(prepared)
-    }
-
-    /// Runs a shell script in the sandbox and waits for its end.
-    fn shell(&self, what: &str, script: &str) -> Result<()> {
-        let mut shell = self.sandbox.command("/bin/sh");
-        finish(what, shell.args(["-ec", script]), &self.interrupt)
-    }
-}
 
 /// Runs the experiment.
 pub fn run(options: &KernelOptions, progress: &mut dyn Progress) -> Result<LaunchReport> {
     options.check()?;
     let programs = Programs::find(options)?;
     let prepared = Prepared::new(options, None, progress)?;
+    module::build_all(&prepared, progress)?;
     progress.begin("creating the machine", 2);
     let image = image::take_or_make(options, &prepared)?;
     progress.step(1, "files");

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use super::Prepared;
 use super::packages::Packages;
+use super::prepared::Prepared;
 use super::variant::Variant;
 use crate::{LabError, Progress, Result};
 

@@ -4,10 +4,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::Prepared;
 use super::arch::Arch;
+use super::module;
 use super::options::KernelOptions;
 use super::packages::Packages;
+use super::prepared::Prepared;
 use super::variant::Variant;
 use crate::error::Doing;
 use crate::{LabError, Progress, Result};
@@ -25,6 +26,7 @@ pub fn module_for_running_kernel(
     let kernel = running(arch, read("osrelease").trim(), read("version").trim())?;
     fs::create_dir_all(to).doing("creating the directory", to)?;
     let prepared = Prepared::new(options, Some(kernel), progress)?;
+    module::build_all(&prepared, progress)?;
     let variants = Variant::ALL.into_iter();
     variants
         .map(|variant| {
