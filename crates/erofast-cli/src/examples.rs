@@ -43,8 +43,8 @@ pub fn examples_help(of: &str) -> String {
     format!("Examples:\n{}", lines.collect::<String>())
 }
 
-/// Appends examples to the long help of a command and of each command below it, unless the help has
-/// another text there. `above` is the full name of the command above `command`.
+/// Appends examples to the long help of a command and of each command below it. A help that already
+/// ends with another text stays as it is. `above` is the full name of the command above `command`.
 #[must_use]
 pub fn with_examples(above: &str, command: Command) -> Command {
     let name = format!("{above} {}", command.get_name());

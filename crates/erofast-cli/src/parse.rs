@@ -40,7 +40,8 @@ pub fn parse_from<P: Parser>(arguments: impl Iterator<Item = OsString>) -> anyho
     })
 }
 
-/// Commands that have another name here, most of them from erofs-utils.
+/// Names that users of other programs, mostly of erofs-utils, may type as commands, each with a
+/// hint.
 const OTHER_NAMES: [(&str, &str); 4] = [
     ("fsck", "erofast check verifies an image"),
     (

@@ -51,7 +51,7 @@ fn main() -> ExitCode {
 }
 
 fn is_usage_error(error: &anyhow::Error) -> bool {
-    // For mount(8), status 2 has another meaning, so helpers exit with 1 after wrong options.
+    // For mount(8), status 2 has another meaning, so helpers exit with 1 if the options are wrong.
     // libfuse's programs exit with 1 after any error.
     !is_mount_helper()
         && !is_fuse_style()

@@ -37,7 +37,7 @@ libc.umount2(place.encode(), 0)
 libc.umount2(place.encode(), 2)
 "#;
 
-/// A command that, unlike the next one, was not started because of an autofs request.
+/// A command that was started without an autofs request, unlike [`ASKED`].
 const UNASKED: &str = r#"
 mount = subprocess.Popen(command, preexec_fn=group, **quiet)
 os.set_blocking(requests, False)

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use super::common::{erofast, fixtures};
 
 /// Types each line and a tab into an interactive shell, and reads the resulting line. The first
-/// argument starts the shell, the second prepares it: Control-X prints the line.
+/// argument starts the shell; the second makes Control-X print the line.
 const TYPED: &str = r#"
 zmodload zsh/zpty || exit 3
 shell=$1
@@ -150,7 +150,8 @@ fn home() -> tempfile::TempDir {
     home
 }
 
-/// The lines as an interactive shell completes them; `None` without zsh, which types them.
+/// The lines as an interactive shell completes them; `None` if zsh, which types them, is not
+/// installed.
 fn typed(shell: &str, prepare: &str, place: &Path, typed: &[&str]) -> Option<Vec<String>> {
     let arguments = [&["-f", "-c", TYPED, "zsh", shell, prepare][..], typed].concat();
     let output = run_in(place, "zsh", &arguments)?;

@@ -9,7 +9,7 @@ fn recipe(name: &str) -> PathBuf {
     root.join(name)
 }
 
-/// Functions and programs of an initramfs that print the arguments they were called with.
+/// Stubs for functions and programs of an initramfs; most print their arguments or do nothing.
 const STUBS: &str = r#"
 cat() { echo "$CMDLINE"; }
 getarg() {

@@ -397,7 +397,7 @@ fn what_mounts_of_an_image_learned_is_found_by_its_path() {
     assert_eq!(bytes(), [2, 0, 0]);
     assert_eq!(profile("trim", &["--until", "4294967295"]).0, Some(0));
     assert_eq!(bytes()[2], serde_json::Value::Null);
-    // After that, the launch is learned again.
+    // Once the limit has been lifted, the launch is learned again.
     launch_of_the_script(&image, &place);
     assert!((0..3000).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(10));

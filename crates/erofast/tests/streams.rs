@@ -141,7 +141,7 @@ fn a_closed_standard_output_hides_no_failure() {
     assert_eq!(output.status.code(), Some(1));
 }
 
-/// Under each of its names, the program reports a full standard output on one line.
+/// Under each of its names, the program reports in one line that standard output is full.
 #[test]
 fn a_standard_output_that_is_full_is_named_on_one_line() {
     let folder = tempfile::tempdir().expect("a directory");

@@ -89,7 +89,7 @@ fn layers_below(url: &str, options: &Options) -> usize {
     answer.map_or(0, |(answer, _)| answer.layers.len())
 }
 
-/// Words that follow the URL of a tree, if only its top layer is meant.
+/// The words after a URL in the list, which say that the row is about the top layer of a tree.
 fn top_layer(below: usize) -> String {
     match below {
         0 => String::new(),

@@ -115,7 +115,7 @@ struct Search<'a> {
     found: Vec<Found>,
     /// Hashes of directories that were walked for a `**`, each with the remaining length of the
     /// pattern. Without them, a pattern with several `**` would walk a directory once for every way
-    /// to divide the components of its path among them.
+    /// to divide the components of its path among the `**`.
     walked: HashSet<u64>,
     hasher: RandomState,
 }
@@ -162,7 +162,7 @@ impl Search<'_> {
                     }
                 }
                 Ok(_) => {}
-                // The name might match.
+                // The name of the broken entry might match.
                 Err(error) => self.add(path.to_vec(), Err(anyhow::anyhow!(error))),
             }
         }

@@ -10,8 +10,8 @@ use erofs_engine::{Engine, Error};
 
 /// Number of entries per batch.
 const BATCH: usize = 1024;
-/// Maximum number of names in one directory that may be out of order. mkfs.erofs sorts names; a
-/// directory that repeats one block forever never ascends.
+/// Maximum number of names in one directory that may be out of order. mkfs.erofs sorts names; in a
+/// directory that repeats one block forever, they start again with each block.
 const OUT_OF_ORDER: u64 = 1 << 12;
 
 /// Maximum number of names of one directory that are compared with each other; beyond this number,
@@ -151,7 +151,7 @@ impl Listing {
                 Ok(entry) if matches!(entry.name, b"." | b"..") => {}
                 Ok(entry) => self.push(entry.name, entry.nid, entry.file_type, entry.next),
                 // The listing continues after a broken entry, whatever the size of the batch,
-                // because only a few broken ones follow each other.
+                // because at most a few broken entries follow each other.
                 Err(error) => {
                     self.batch.push_back(Err(error.to_string()));
                     return ControlFlow::Continue(());

@@ -192,7 +192,8 @@ impl Installed {
     }
 
     /// The program under valgrind: status 99 means that memory was lost or that uninitialised
-    /// memory was read; [`still_reachable`] returns the rest. `None` without valgrind.
+    /// memory was read; [`still_reachable`] returns how much other memory was not freed. `None`
+    /// without valgrind.
     pub fn valgrind(&self, program: &Path) -> Option<Command> {
         if !is_there("valgrind") {
             println!("skipped: no valgrind");

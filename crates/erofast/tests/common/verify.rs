@@ -210,7 +210,7 @@ fn content(engine: &Engine, inode: &Arc<Inode>, entry: &Expected) -> Vec<String>
 fn small_content(engine: &Engine, inode: &Inode, sum: &str) -> Result<Vec<String>, Error> {
     let mut whole = vec![0xA5; inode.size as usize];
     let mut offset = 0;
-    // Steps that begin and end within extents and are not aligned to anything.
+    // Most reads begin and end within extents and are not aligned to anything.
     for step in [1 << 20, 4096, 131_072, 70_001, 1].iter().cycle() {
         let end = whole.len().min(offset + step);
         let request = engine.request(ReadContext::Reader { readahead: false });

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// Longer than any machine needs; an unbounded walk never ends.
+/// Longer than any run takes on any machine; an unbounded walk would never end.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 /// Limit on the memory that a tool may use, whatever the image claims.
 pub const MEMORY_KIB: u64 = 256 << 10;

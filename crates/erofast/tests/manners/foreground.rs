@@ -145,7 +145,7 @@ fn in_each_order_of_ends_nothing_is_left_and_no_reader_waits() {
     }
 }
 
-/// Signals the program at varying points of its start.
+/// Signals the program at varying moments while it starts.
 #[test]
 fn a_kill_or_a_signal_at_any_moment_leaves_nothing() {
     let Some(site) = Site::new() else { return };

@@ -150,7 +150,7 @@ impl Drop for Stopped {
 
 /// Unmounts, in a separate mount namespace, all erofast mounts but the site's. The others belong to
 /// other tests, and copies of them would keep them alive. Another filesystem may cover one of them,
-/// so all mounts at its path go.
+/// so all mounts at its path are unmounted.
 const UNMOUNT_OTHERS: &str = "
     mount --make-rprivate /
     while read -r _ point type _; do

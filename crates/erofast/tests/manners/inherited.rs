@@ -124,8 +124,8 @@ fn an_image_that_is_open_is_kept_to_read_only() {
         assert!(!open.is_empty());
         let helper = parent(server);
         let others = children(helper);
-        // These include the companion, which was started before the caller's descriptors were last
-        // used.
+        // The other children of the helper include the companion, which was started before the
+        // caller's descriptors were last used.
         for pid in others.into_iter().filter(|pid| *pid != server) {
             assert_eq!(descriptors(pid, &image), Vec::<String>::new(), "{pid}");
             let ready = site.path("ready");

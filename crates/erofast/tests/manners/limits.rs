@@ -85,7 +85,8 @@ fn names_in_messages_stay_on_one_line() {
     fine(&site.run(&["umount", "mnt"]));
 }
 
-/// Whenever the mount helper is killed during its start, the mount is served or does not exist.
+/// At whatever moment of its start the mount helper is killed, the mount is served afterwards or
+/// does not exist.
 #[test]
 fn a_mount_whose_helper_is_killed_is_served_or_gone() {
     let Some(site) = Site::new() else { return };
@@ -137,7 +138,8 @@ if libc.prctl(22, 2, program, 0, 0) != 0:
 os.execv(sys.argv[1], sys.argv[1:])
 "#;
 
-/// Storing threads need a descriptor table of their own; without one, a killed server could stay.
+/// The threads that store pages need their own descriptor table; without one, a killed server might
+/// not end.
 #[test]
 fn where_unshare_is_refused_a_mount_only_reads_no_files_ahead() {
     let Some(site) = Site::new() else { return };

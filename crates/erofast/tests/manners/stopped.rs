@@ -209,7 +209,7 @@ fn the_switch_of_io_uring_is_restored_when_the_helper_is_killed_within_the_hands
             killed += u32::from(!mount.wait().unwrap().success());
         }
         let _ = mount.wait();
-        // Other tests that mount at the same time may turn the switch on for a moment.
+        // Other tests that mount at the same time may turn the same switch on for a moment.
         soon("the switch is off", || !is_set());
         if site.is_mounted() {
             fine(&site.run(&["umount", "--lazy", "mnt"]));

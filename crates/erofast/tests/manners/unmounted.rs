@@ -97,7 +97,7 @@ fn nothing_of_ours_keeps_a_mount_busy_that_waits_for_a_slow_web_server() {
     }
 }
 
-/// Lines for a layer that is unmounted below its overlay.
+/// Script lines that mount a layer below an overlay and unmount it while the overlay exists.
 const LAYER: &str = r#"
 erofast mount -o io_uring=off image.erofs mnt || exit 1
 mkdir upper work merged

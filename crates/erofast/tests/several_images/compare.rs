@@ -56,7 +56,7 @@ fn add(root: &Path, path: &Path, shown: &mut Shown, links: &mut BTreeMap<(u64, u
 
 fn metadata(path: &Path) -> Vec<String> {
     let found = fs::symlink_metadata(path).expect("it is there");
-    // The kernel shows no storage for files in fragments, which tar takes for holes.
+    // The kernel reports no blocks for a file in fragments, so tar takes such a file for a hole.
     let blocks = found.blocks().max(u64::from(found.size() > 0));
     let mut lines = vec![format!(
         "mode {:o} owner {}:{} links {} size {} blocks {blocks} device {} changed {}.{:09}",

@@ -203,7 +203,8 @@ fn a_path_is_looked_up_below_through_directories_that_moved() {
         redirect(tree, "y/d", "/p/q/r");
         redirect(tree, "y/e", "/shut/b");
     };
-    // Directories that moved, and do not have the rest of the path themselves.
+    // Directories that were moved. What the redirects of `top` name below them exists only at their
+    // old places.
     let middle = |tree: &Path| {
         write(tree, &[("a/", ""), ("p/q/", ""), ("shut/", "")]);
         redirect(tree, "a", "x");

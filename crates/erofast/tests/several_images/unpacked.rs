@@ -167,7 +167,7 @@ impl Layout {
     }
 }
 
-/// The lines of a tree, without those that the image format or the time of unpacking determines.
+/// The lines of a tree, without values that depend on the image format or on the time of unpacking.
 fn comparable(mut shown: compare::Shown, others: &compare::Shown) -> compare::Shown {
     let time = |lines: &[String]| {
         let time = lines[0].rsplit(' ').next().unwrap_or_default().to_owned();

@@ -18,7 +18,7 @@ use erofs_engine::{Engine, EngineOptions, Offset, VerityOptions};
 struct Verified {
     _directory: tempfile::TempDir,
     image: PathBuf,
-    /// The file of the tree, unless it follows the image.
+    /// The file that contains the tree, unless the tree follows the image.
     beside: Option<PathBuf>,
     root: String,
     data: Vec<u8>,

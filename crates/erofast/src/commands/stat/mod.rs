@@ -118,8 +118,8 @@ fn with_mountpoint(place: &Path, answer: Result<Value, erofs_mount::Error>) -> V
     counters
 }
 
-/// Formats the counters as text. If `before` contains earlier ones, rates cover the time in
-/// between. Terminal control sequences, which another user's server may send, are escaped.
+/// Formats the counters as text. If `before` contains earlier counters, rates cover the time since
+/// then. Terminal control sequences, which another user's server may send, are escaped.
 fn shown(now: &Value, before: Option<&Value>) -> String {
     let page = match now["mounts"].as_array() {
         Some(mounts) if mounts.is_empty() => none(),

@@ -18,7 +18,7 @@ const HEADER: [&str; COLUMNS] = [
 
 const COLUMNS: usize = 7;
 
-/// The first column that is empty for a mount without an answer.
+/// If a mount does not answer, the columns from this one on are empty.
 const UP: usize = 3;
 
 /// A table of the mounts in `{"mounts": [...]}`, which must not be empty; rates are relative to

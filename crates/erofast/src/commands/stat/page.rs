@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::histogram::Histogram;
 
 /// Formats an answer of `stat` as a page. If `before` is an earlier answer, rates and times cover
-/// the time in between, otherwise the time since the mount began.
+/// the time since that answer, otherwise the time since the mount began.
 pub fn page(now: &Value, before: Option<&Value>) -> String {
     let page = Page {
         now,
@@ -108,7 +108,8 @@ fn lines(lines: &[Line], value: &Value) -> String {
 }
 
 /// Fills in figures: `{place}` in the unit that its name implies, `{place:noun}` with the noun that
-/// it counts, `{place+place:noun}` as a sum, `{place%place}` as the share of the first in both.
+/// it counts, `{place+place:noun}` as a sum, `{place%place}` as the share of the first figure in
+/// the sum of the two.
 fn fill(text: &str, value: &Value) -> String {
     let mut parts = text.split('{');
     let first = parts.next().unwrap_or_default().to_owned();
@@ -356,7 +357,7 @@ impl Page<'_> {
         page
     }
 
-    /// Where faults are logged, and how many were not.
+    /// Where faults are logged, and how many faults were not logged.
     fn log(&self) -> String {
         let Some(log) = self.now["faults"]["logged_to"].as_str() else {
             return "not logged".to_owned();
@@ -368,7 +369,7 @@ impl Page<'_> {
         format!("{counts}logged to: {}", text::name(log.as_bytes()))
     }
 
-    /// Whether the image was changed, and its latest faults, two lines each.
+    /// Whether the image was changed, and its latest faults, with two lines for each fault.
     fn faults(&self) -> String {
         let change = self.now["faults"]["image_changed"].as_str();
         let failed = fill("{/faults/count:failed request}", self.now);

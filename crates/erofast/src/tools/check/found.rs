@@ -25,7 +25,7 @@ pub struct Results {
     broken: HashMap<usize, u64>,
     /// Number of files that match the manifest.
     pub matched: u64,
-    /// Number of faults kept, and of those for which there was no room.
+    /// Number of faults kept, and number of faults for which there was no room.
     kept: usize,
     pub left_out: u64,
 }

@@ -21,7 +21,8 @@ use crate::tools::tree;
 
 /// Maximum number of inodes whose names are counted.
 const LINKS: usize = 1 << 18;
-/// Maximum number of blocks compared to look up names in an unsorted directory.
+/// Maximum number of blocks whose entries are compared to look up the names of an unsorted
+/// directory.
 const COMPARED: u64 = 1 << 16;
 
 /// How to treat the content of regular files.
@@ -43,7 +44,7 @@ pub struct Walk<'a> {
     pub report: Report,
     /// Sums of listed files that have not been found yet.
     manifest: Option<Manifest>,
-    /// By inode: its link count, the number of names found, and the path found first. Contains
+    /// For each inode its link count, the number of names found, and the path found first. Contains
     /// inodes with several names and those whose link count is not 1.
     links: HashMap<Nid, (u32, u32, Box<[u8]>)>,
     order: usize,

@@ -18,7 +18,7 @@ use crate::tools::extract::{self, Keep, Replace};
 use crate::tools::info::each_extent;
 use crate::tools::tree;
 
-/// The lowest message levels that include warnings and the outcome.
+/// The lowest level at which warnings are printed, and the lowest at which the outcome is.
 const WARNINGS: u8 = 2;
 const OUTCOME: u8 = 3;
 

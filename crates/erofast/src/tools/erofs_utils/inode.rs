@@ -138,8 +138,8 @@ fn extents(engine: &Engine, inode: &Inode) -> anyhow::Result<usize> {
     Ok(count)
 }
 
-/// An extent in the units of erofs-utils: each chunk counts on its own, and uncompressed data up to
-/// the end of its last block.
+/// An extent as erofs-utils lists it: every chunk is a separate extent, and uncompressed data
+/// extends to the end of its last block.
 fn pieces(superblock: &Superblock, inode: &Inode, extent: &Extent) -> Vec<Extent> {
     let block = u64::from(superblock.block_size);
     let end = match inode.layout() {

@@ -38,7 +38,8 @@ pub enum Item {
 pub struct Member {
     pub path: Vec<u8>,
     pub file_type: FileType,
-    /// The header, until it is written: a file whose first part cannot be read is left out.
+    /// The header, until it is written with the first part of the content. If that part cannot be
+    /// read, the file is left out.
     pub header: Option<Vec<u8>>,
     /// Bytes of content that follow the header.
     pub size: u64,

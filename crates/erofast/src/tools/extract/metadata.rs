@@ -15,8 +15,8 @@ use super::target::Keep;
 /// The setuid and setgid bits.
 const SET_ID: u16 = 0o6000;
 
-/// Makes a call by path if it fails because the descriptor has been opened with `O_PATH`. The path
-/// leads to exactly what the descriptor denotes, even a symlink.
+/// If a call failed because the descriptor was opened with `O_PATH`, repeats it with a path. The
+/// path leads to exactly what the descriptor denotes, even a symlink.
 fn or_by_path(
     entry: BorrowedFd<'_>,
     called: Result<()>,

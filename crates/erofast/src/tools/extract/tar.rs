@@ -21,7 +21,7 @@ const LATEST: u64 = 0o777_7777_7777;
 pub enum Kind<'a> {
     /// A file with this many bytes of content.
     File(u64),
-    /// A file of this many bytes, whose map and data take `stored` bytes.
+    /// A sparse file of `size` bytes, whose map and data take `stored` bytes.
     Sparse {
         size: u64,
         stored: u64,
@@ -136,7 +136,8 @@ fn xattr_key(name: &str) -> String {
     format!("SCHILY.xattr.{name}")
 }
 
-/// Formats seconds with their fraction. Before 1970 the sign applies to both, unlike in an inode.
+/// Formats seconds with their fraction. Before 1970 the sign applies to the fraction too, unlike in
+/// an inode.
 fn decimal_time(seconds: i64, nanoseconds: u32) -> String {
     let total = i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds);
     let sign = if total < 0 { "-" } else { "" };

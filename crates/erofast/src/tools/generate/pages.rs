@@ -124,8 +124,8 @@ fn manual(section: u8) -> &'static str {
     }
 }
 
-/// Keeps the roff preamble once instead of in each section, and escapes ASCII characters that roff
-/// would print as accents.
+/// Moves the roff preamble, which each section repeats, to the beginning, and escapes ASCII
+/// characters that roff would print as accents.
 fn tidy(text: &str) -> String {
     let preamble = Roff::new().render();
     let text = text.replace(&preamble, "");

@@ -85,7 +85,7 @@ pub fn kind(extent: &Extent) -> &'static str {
     }
 }
 
-/// The extents of an inode that has data; the first error is the last item.
+/// The extents of an inode that has data. An error ends the sequence, as its last item.
 pub fn each(engine: &Engine, inode: &Inode) -> impl Iterator<Item = Result<Extent, Error>> {
     let (mut offset, mut count) = (0, 0);
     std::iter::from_fn(move || {
@@ -282,7 +282,7 @@ impl Block {
             }
         };
         if engine.numbers().image(inode.nid) > 0 {
-            // The inode is in a lower image.
+            // The inode is in a lower image, so none of its bytes are in the block.
             return;
         }
         let superblock = engine.image().superblock();
