@@ -348,7 +348,7 @@ fn an_open_image_is_taken_in_the_background_too() {
 #[test]
 fn an_open_image_is_taken_as_apptainer_passes_it() {
     let Some(place) = Place::new() else { return };
-    // -f -o offset=N /proc/self/fd/3 TARGET, with descriptor 3 passed on.
+    // Apptainer passes descriptor 3 on, and the words -f -o offset=N /proc/self/fd/3 TARGET.
     let line = "exec ./erofsfuse -f -o offset=0,ro /proc/self/fd/3 mnt 3<app.erofs";
     let server = Command::new("bash")
         .args(["-c", line])

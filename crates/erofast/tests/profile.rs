@@ -359,7 +359,7 @@ fn what_mounts_of_an_image_learned_is_found_by_its_path() {
     }
     std::fs::read(place.join("script")).unwrap();
     assert!(erofast(&["umount"], &place).status.success());
-    // The file appears a moment later.
+    // The profile's file appears a moment later.
     let learned = || {
         std::thread::sleep(std::time::Duration::from_millis(10));
         profile("show", &[]).0 == Some(0)
@@ -371,7 +371,7 @@ fn what_mounts_of_an_image_learned_is_found_by_its_path() {
     assert_eq!(listed["images"].as_array().unwrap().len(), 1);
     assert_eq!(listed["images"][0]["programs"][0]["path"], "script");
     assert_eq!(profile("show", &["--list"]).1, "script\n");
-    // All commands accept the file as well as the image.
+    // All commands accept the profile's file as well as the image.
     let file = listed["images"][0]["file"].as_str().unwrap();
     let by_file = erofast(&["profile", "list", "--json"], Path::new(file)).stdout;
     assert_eq!(

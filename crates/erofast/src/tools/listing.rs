@@ -11,7 +11,7 @@ use erofs_engine::{Engine, Error};
 /// Number of entries per batch.
 const BATCH: usize = 1024;
 /// Maximum number of names in one directory that may be out of order. mkfs.erofs sorts names; in a
-/// directory that repeats one block forever, they start again with each block.
+/// directory that repeats one block forever, the names start again with each block.
 const OUT_OF_ORDER: u64 = 1 << 12;
 
 /// Maximum number of names of one directory that are compared with each other; beyond this number,

@@ -140,7 +140,7 @@ fn content_differences(manifest: &Path, tree: &Path, skip: &str) -> Vec<String> 
                 entry.target().as_deref() == Some(target.as_os_str().as_bytes())
             }
             "f" if metadata.len() > BIG => Some(metadata.len()) == entry.size,
-            // The mode may forbid reading.
+            // If the mode forbids reading, only the size is compared.
             "f" if !is_readable(&path) => Some(metadata.len()) == entry.size,
             "f" => {
                 let content = fs::read(&path).expect("a file");

@@ -247,7 +247,7 @@ fn check_images(images: Vec<TestImage>) -> Seen {
     seen
 }
 
-/// Checks that pclusters of these kinds were beside the holes.
+/// Checks that, for each codec in `least`, a pcluster of that codec was beside the holes.
 fn assert_beside(seen: &Seen, how: How, least: &[&str]) {
     let beside = seen.get(&how).cloned().unwrap_or_default();
     let missing: Vec<_> = least

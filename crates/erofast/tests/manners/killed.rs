@@ -81,7 +81,7 @@ fn a_command_that_is_killed_leaves_a_mount_that_is_served_or_nothing() {
             false => absent += 1,
         }
         if is_served {
-            // The mount may be about to end, because the killed command received no report from it.
+            // The mount may be about to end, because it could not report to the killed command.
             let umount = site.run(&["umount", "mnt"]);
             if site.is_mounted() {
                 fine(&umount);

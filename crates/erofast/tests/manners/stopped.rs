@@ -147,7 +147,8 @@ fn a_stopped_server_without_a_helper_is_named_by_stat_and_umount() {
     let umount = ends(&mut site.command(&["umount", "mnt"]));
     let mounted = site.is_mounted();
     signal("-CONT", server);
-    // The mount namespace of another test may have a copy of the mount, which keeps the server.
+    // The mount namespace of another test may have a copy of the mount, which keeps the server
+    // running.
     let is_copied = || all_mounts().any(|mounts| mounts.contains(&format!(" {device} ")));
     let begin = Instant::now();
     while is_copied() && begin.elapsed() < 5 * LONG {

@@ -292,7 +292,7 @@ fn without_proc_the_error_names_it() {
     assert!(!site.is_mounted());
 }
 
-/// An initramfs whose root directory was created with `mktemp -d` has this mode.
+/// The root directory of an initramfs has mode 700 if `mktemp -d` created it.
 #[test]
 fn a_root_directory_that_only_root_enters_is_enough() {
     let Some(site) = Site::new() else { return };

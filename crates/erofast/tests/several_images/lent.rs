@@ -122,7 +122,8 @@ fn implied_directories_have_attributes_of_those_below_even_of_hidden_ones() {
     assert_eq!(value(&at("opaque/in"), "user.lent").as_deref(), Some("low"));
     assert_eq!(listed(&at("opaque/in")), ["user.lent"]);
     assert!(!at("opaque/in/hidden").exists());
-    // Replaces a symbolic link: the attributes are those of the directory that the link leads to.
+    // This directory replaces a symbolic link, and has the attributes of the directory that the
+    // link leads to.
     assert_eq!(shown(&at("link")), (0o700, 1000, 1001));
     assert!(at("link/new").exists() && !at("link/hidden").exists());
     // The archive implies this directory first and states it later: only extended attributes that

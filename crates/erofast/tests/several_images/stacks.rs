@@ -301,7 +301,8 @@ impl Writer<'_> {
             }
             _ => self.place(),
         };
-        // In all layers but the lowest, containerd fails if the layer itself has the name.
+        // In all layers but the lowest, containerd fails at a whiteout if the layer itself contains
+        // the hidden name.
         if self.known.contains_key(&path) && !self.is_lowest {
             return;
         }
@@ -337,7 +338,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes the mark after its directory, as programs do.
+    /// Writes the mark after its directory, as archiving programs do.
     fn opaque(&mut self) {
         let is_root = self.numbers.below(8) == 0;
         let path = match is_root {

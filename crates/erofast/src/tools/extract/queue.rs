@@ -83,7 +83,7 @@ impl<'a> Queue<'a> {
         }
     }
 
-    /// Releases a file whose parts are all taken. The last writer gets it back.
+    /// Releases a file whose parts are all taken. The last writer that releases it gets it back.
     pub fn release(&self, file: Arc<OutFile<'a>>) -> Option<OutFile<'a>> {
         self.unfinished().retain(|other| !Arc::ptr_eq(other, &file));
         Arc::into_inner(file)

@@ -209,7 +209,8 @@ impl Run {
         child.wait().with_context(|| name.to_string())
     }
 
-    /// Whether processes still use the mount [`USED`] after the last path to it has disappeared.
+    /// Whether processes still use the mount when [`USED`] has passed since its last path
+    /// disappeared.
     fn outlives(&self) -> bool {
         let ended = pidfd_open(self.helper, PidfdFlags::empty());
         ended.is_ok_and(|ended| {

@@ -40,8 +40,8 @@ pub fn merge(args: &ProfileMergeArgs) -> anyhow::Result<Outcome> {
     write(programs, args.output.as_ref())
 }
 
-/// Adds programs. A program that is already present receives the reads of the one with the same
-/// path.
+/// Adds programs. A program that is already present also gets the reads of the added program with
+/// the same path.
 pub(super) fn join(programs: &mut Vec<Program>, others: Vec<Program>) {
     for other in others {
         match programs.iter_mut().find(|one| one.path == other.path) {
