@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use erofs_engine::{EngineOptions, Offset};
 
-/// A resource that concurrent tests share; the last of them drops it.
+/// A resource that concurrent tests share; the last test that holds it drops it.
 pub struct Shared<T>(Mutex<Weak<T>>);
 
 impl<T> Shared<T> {

@@ -150,7 +150,7 @@ fn a_reader_that_closes_the_tar_stream_has_seen_enough() {
 /// An image of files with long holes, and its source directory; `None` without mkfs.erofs.
 fn sparse_image(scratch: &Path) -> Option<(PathBuf, PathBuf)> {
     let (tree, image) = (scratch.join("tree"), scratch.join("sparse.erofs"));
-    // A pax record holds a path as long as this.
+    // A path of this length needs a pax record.
     let long = format!("{}/{}", "d".repeat(120), "f".repeat(100));
     fs::create_dir_all(tree.join(&long[..120])).expect("ours");
     for (name, size, data) in [

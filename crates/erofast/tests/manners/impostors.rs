@@ -47,7 +47,8 @@ while True:
     signal.pause()
 "#;
 
-/// The record of a later mount, which says that it was upgraded.
+/// A record that claims to belong to a later mount and, after a signal, claims that the mount was
+/// upgraded.
 const LATER: &str = "become_user(); file = memory()";
 
 /// A pipe without a writer, which has the record's name in /proc.

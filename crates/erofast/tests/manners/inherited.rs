@@ -139,7 +139,7 @@ fn an_image_that_is_open_is_kept_to_read_only() {
             }
         }
         if options.starts_with("ready_fd") {
-            // The message may arrive before or after the command returns.
+            // The message of `ready_fd` may arrive before or after the command returns.
             soon("the news", || {
                 fs::read(site.path("ready")).unwrap() == b"\n"
             });
@@ -149,7 +149,7 @@ fn an_image_that_is_open_is_kept_to_read_only() {
 }
 
 /// A mount in the background keeps the standard streams open, so a caller that waited for the
-/// message on one of them would wait until the mount ends.
+/// message of `ready_fd` on one of them would wait until the mount ends.
 #[test]
 fn the_news_of_a_mount_in_the_background_goes_to_no_standard_stream() {
     let Some(site) = Site::new() else { return };

@@ -134,7 +134,7 @@ fn after_an_upgrade_a_death_starts_the_program_that_served_whatever_is_installed
     fine(&site.run(&["umount", "mnt"]));
 }
 
-/// The program takes over the mount and crashes a moment later, each time.
+/// Each time the program takes over the mount, it crashes a moment later.
 #[test]
 fn after_two_deaths_of_the_program_of_an_upgrade_the_one_that_mounted_serves() {
     let Some(site) = mounted() else { return };

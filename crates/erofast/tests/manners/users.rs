@@ -140,7 +140,7 @@ fn a_user_is_told_once_that_real_time_is_refused() {
     };
     fine(&output);
     let stderr = String::from_utf8_lossy(&output.stderr);
-    // A machine may allow real-time priority for everyone.
+    // The notice is missing on a machine that allows real-time priority for everyone.
     let notices = stderr.lines().filter(|line| line.contains("real-time"));
     assert!(notices.count() <= 1, "{stderr}");
 }

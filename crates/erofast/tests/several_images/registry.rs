@@ -207,7 +207,8 @@ fn archives_and_images_are_layers_of_one_tree() {
     );
 }
 
-/// As in containerd: an overlayfs needs the whiteouts of a layer that is named individually.
+/// A layer that is named individually, as by containerd, shows its whiteouts, because an overlayfs
+/// needs them.
 #[test]
 fn the_only_layer_shows_no_whiteouts_unless_it_is_named_as_a_layer() {
     if let Some(why) = missing() {

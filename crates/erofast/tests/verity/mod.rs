@@ -64,8 +64,8 @@ impl Verified {
         self.data.len().next_multiple_of(4096) as u64
     }
 
-    /// Writes data and tree with one bit flipped; `at` is an offset in the data followed by the
-    /// tree.
+    /// Writes data and tree with one bit flipped; `at` is an offset in the concatenation of data
+    /// and tree.
     fn flip(&self, at: usize, bit: u32) {
         let (mut data, mut area) = (self.data.clone(), self.area.clone());
         match at.checked_sub(data.len()) {

@@ -31,7 +31,7 @@ pub enum Step {
 pub enum Then {
     /// Continue with the contents.
     Continue,
-    /// The directory does not exist.
+    /// Skip the contents, because the directory itself could not be extracted.
     SkipContent,
 }
 
