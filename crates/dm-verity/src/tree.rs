@@ -144,7 +144,7 @@ impl Tree {
         Ok(bytes)
     }
 
-    /// Checks that the tree has a digest for the last block of each level and none after it:
+    /// Checks that the tree has a digest for the last block of each level and none after it.
     /// veritysetup fills the rest of a hash block with zeros.
     fn check_end(&self, hash_device: &dyn HashDevice) -> Result<()> {
         let mut last = self.parameters.data_blocks - 1;

@@ -87,8 +87,8 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
-    /// Creates `own/mnt`, `other/mnt` and a mount on each; prints a line and returns `None` if that
-    /// needs root.
+    /// Creates `own/mnt`, `other/mnt` and a mount on each; prints a line and returns `None` if this
+    /// process may not mount.
     fn two_mounts() -> Option<tempfile::TempDir> {
         let place = tempfile::tempdir().unwrap();
         for name in ["own", "other"] {

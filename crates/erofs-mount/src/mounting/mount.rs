@@ -9,8 +9,8 @@ use super::{direct, fusermount};
 use erofs_fuse::error::Error;
 use erofs_fuse::request::MountRequest;
 
-/// Mounts without serving. `expect` is called just before each mount is attached to the tree; if
-/// `expect` fails, nothing is mounted.
+/// Makes the mount, but does not serve it. `expect` is called just before each mount is attached to
+/// the tree; if `expect` fails, nothing is mounted.
 pub(crate) fn mount(
     request: &MountRequest,
     max_read: usize,

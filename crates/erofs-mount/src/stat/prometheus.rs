@@ -25,8 +25,8 @@ macro_rules! composed {
     };
 }
 
-/// Metrics composed of several figures: name, kind and help. The table has the series of the last
-/// metric, but no help that covers them all.
+/// Metrics composed of several figures: name, kind and help. The series of the last of these
+/// metrics are in the table, but the table has no help text that covers them all.
 const COMPOSED: &[[&str; 3]] = composed! {
     gauge "up"
         "1 if the server of a mount answers, 0 if it does not or must not be queried.";

@@ -161,7 +161,7 @@ fn ask_once(huge: &Path) {
 /// Checks the limits of steps, bytes and memory for the most expensive request of a mount, and
 /// describes its cost.
 fn requests_within_bounds(place: &Place) -> String {
-    // The maximum for the largest request of a mount: a read of 1 MiB.
+    // The largest request of a mount is a read of 1 MiB.
     const READ: u64 = 1 << 20;
     const MEMORY_KIB: u64 = 128 << 10;
     ask_once(&place.path.join("huge"));

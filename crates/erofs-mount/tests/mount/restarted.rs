@@ -135,7 +135,7 @@ impl Drop for AtEnd<'_> {
     }
 }
 
-/// There may be far more consecutive upgrades than deaths.
+/// A mount survives far more upgrades in quick succession than deaths.
 fn upgrades_are_noticed_by_no_reader() {
     let place = Place::new();
     mount(&request(&image("lzma-1m-dict8m"), &place, "restart=on")).unwrap();
