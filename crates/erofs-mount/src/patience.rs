@@ -43,7 +43,7 @@ pub(crate) enum Awaited {
     Closed,
     /// A signal asks this process to end.
     Signal,
-    /// The daemon does nothing; the string is the reason.
+    /// The daemon cannot run or does nothing; the string says why.
     Silent(String),
 }
 

@@ -252,8 +252,8 @@ impl CompanionOfMount {
         self.gone();
     }
 
-    /// Closes the pipe of the companion, in a standby: only the helper itself keeps it open, so
-    /// that the companion notices the end of the mount and that of the helper.
+    /// Closes the pipe of the companion, in a standby: only the helper itself keeps the pipe open,
+    /// so that the companion notices when the mount or the helper ends.
     pub(crate) fn stands_by(&mut self) {
         if let Some(running) = &mut self.running {
             running.end = None;

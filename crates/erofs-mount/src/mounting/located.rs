@@ -111,7 +111,7 @@ mod tests {
             .any(|it| it.mountpoint == real)
     }
 
-    /// Replaces a path as a user may between the check of the table and the unmounting.
+    /// Replaces a path, as a user may do between the check of the table and the unmounting.
     fn swap(place: &Path) {
         fs::rename(place.join("own"), place.join("moved")).unwrap();
         symlink("other", place.join("own")).unwrap();

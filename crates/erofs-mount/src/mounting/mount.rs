@@ -20,7 +20,7 @@ pub(crate) fn mount(
     let plan = MountPlan::new(request, root, max_read)?;
     if root {
         match direct::mount(&plan, &mut expect) {
-            // This is root of a user namespace that does not own the mount namespace.
+            // This process is root in a user namespace that does not own the mount namespace.
             Err(Error::Io { source, .. })
                 if source.raw_os_error() == Some(Errno::PERM.raw_os_error()) => {}
             other => return other,

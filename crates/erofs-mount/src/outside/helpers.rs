@@ -170,7 +170,7 @@ impl HelperProcess {
         Some(format!("its mount helper (process {pid}) {why}"))
     }
 
-    /// The reason why a helper that had time to answer has not done so.
+    /// The reason why a helper that had time to answer has not answered.
     pub(crate) fn why_silent(&self) -> String {
         let pid = self.process.pid.as_raw_nonzero();
         let why = || format!("its mount helper (process {pid}) does not answer");

@@ -16,7 +16,7 @@ use erofs_fuse::MountFigures;
 use figures::{Figure, Shape, Shaped};
 use serde_json::Value;
 
-/// Suffix of the name, labels, and value.
+/// Suffix of the metric's name, labels, and value.
 type Sample = (&'static str, String, f64);
 
 macro_rules! composed {
@@ -68,7 +68,7 @@ fn composed(name: &str, mount: &Value) -> Vec<Sample> {
     }
 }
 
-/// A metric of the table, and the figures it shows: their place and label.
+/// A metric of the table, and the place and label of each figure it shows.
 struct Metric {
     name: &'static str,
     kind: &'static str,

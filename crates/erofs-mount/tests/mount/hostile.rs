@@ -114,7 +114,8 @@ fn a_signal_ends_a_mount_whatever_is_read_of_it() {
             .into_iter()
             .filter_map(|class| mounted_or_skipped(class, transport))
             .map(|(image, place)| {
-                // Ask before starting the readers: while they run, the server may answer too late.
+                // Ask for the server's ID before starting the readers: while they run, the server
+                // may answer too late.
                 let pid = pid_of(&place);
                 (Readers::start(&place.path), pid, image, place)
             })

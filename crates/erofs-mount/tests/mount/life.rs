@@ -130,7 +130,8 @@ fn umount_distinguishes_busy_from_foreign_from_nothing() {
     assert!(error.contains("type proc"), "{error}");
 }
 
-/// If such a place were a mount point, the mount's own processes would read it before it is served.
+/// If an image were mounted on `/proc` or below `/sys`, the mount's own processes would read that
+/// mount before it is served.
 fn what_a_mount_itself_needs_is_no_mount_point() {
     for path in ["/proc", "/sys/kernel"] {
         let request = MountRequest {
@@ -226,7 +227,7 @@ fn auto_unmount_outlives_all_processes_of_a_mount() {
     soon("the end of the watcher", || watchers() == 0);
 }
 
-/// Processes of this name for a mount.
+/// The number of processes with this name that belong to a mount.
 fn processes_named(name: &str, place: &Place) -> usize {
     let processes = fs::read_dir("/proc").unwrap().flatten();
     let here = place.path.as_os_str().as_encoded_bytes();
@@ -444,7 +445,7 @@ fn read_ahead_is_one_request_while_other_programs_keep_the_cpus_busy() {
             scope.spawn(|| while !is_over() {});
         });
         let mut number = 0;
-        // The load is noticed only during requests.
+        // The server notices the load only while it serves requests.
         let mut ask = || {
             number += 1;
             places.each_ref().map(|place| {

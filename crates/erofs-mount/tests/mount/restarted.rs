@@ -165,7 +165,7 @@ pub fn die_and_be_replaced(death: Death, place: &Place) {
     let group = death.prepare(old);
     death.bring(old);
     soon("the death of the server", || place::is_gone(old));
-    // The next server answers this query.
+    // The next server answers the query in `pid_of`.
     assert_ne!(old, pid_of(place));
     assert_eq!(restarts + 1, self::restarts(place), "{death:?}");
     drop(group);

@@ -65,7 +65,7 @@ struct Shared {
     files: Files,
     root: PathBuf,
     ended: AtomicBool,
-    /// Whether errors are expected: the image is truncated, or its server died for good.
+    /// Whether errors are expected, because the image is truncated or its server died for good.
     forgiving: AtomicBool,
     reads: AtomicU64,
     failure: Mutex<Option<String>>,
