@@ -13,7 +13,7 @@ pub use landlock::{AccessFs, BitFlags};
 /// The newest ABI whose rights can all be dropped here. Older kernels know fewer rights.
 const NEWEST: ABI = ABI::V7;
 
-/// The requested interface version.
+/// The version of the interface that is requested from the kernel.
 pub const NEWEST_VERSION: i32 = NEWEST as i32;
 
 /// What Landlock restricts in this process.

@@ -39,8 +39,8 @@ pub fn leave_root(in_first_namespace: bool) -> Result<(), String> {
         return Ok(());
     }
     if !everyone_enters("/") {
-        // Threads may read the CPU counts and the load at any time, from files below the root
-        // directory.
+        // Threads may read the CPU counts and the load at any time, from files that only root could
+        // reach.
         return Err("only root may enter the root directory".into());
     }
     let parent = getppid();

@@ -144,8 +144,8 @@ impl Tree {
         Ok(bytes)
     }
 
-    /// Checks that the tree has a digest for the last block of each level and none after it:
-    /// veritysetup fills the rest of a hash block with zeros.
+    /// Checks that each level has a digest for the last block below it, and zeros in place of a
+    /// next digest, since veritysetup fills the rest of a hash block with zeros.
     fn check_end(&self, hash_device: &dyn HashDevice) -> Result<()> {
         let mut last = self.parameters.data_blocks - 1;
         let wrong = Mismatch::Length { last };

@@ -110,7 +110,7 @@ fn the_hashes_of_a_range_are_those_that_verify_it() {
 #[test]
 fn each_of_200_flipped_bits_in_each_tree_is_found() {
     for recipe in recipes() {
-        // Three levels with blocks of 1 KiB, two with 4 KiB.
+        // The tree has three levels with blocks of 1 KiB, and two with blocks of 4 KiB.
         let data = crate::writer::data(1100, recipe.data_block);
         let (area, root) = recipe.write(&data);
         let whole = [&area[..], &data[..]].concat();

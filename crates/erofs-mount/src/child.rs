@@ -26,7 +26,7 @@ impl From<Child> for ChildProcess {
 
 impl ChildProcess {
     /// Runs `child` in a new process, whose standard input is `stdin`. The process also gets the
-    /// other standard streams of this one and the descriptors `keep`.
+    /// other standard streams of this process and the descriptors `keep`.
     pub(crate) fn fork(
         stdin: OwnedFd,
         keep: &[RawFd],
@@ -38,14 +38,15 @@ impl ChildProcess {
     }
 
     /// Runs `ask`, which may wait forever, in a child process without output. Returns the exit
-    /// status; `None` if the child had not ended after `limit`, when it was killed.
+    /// status; `None` if the child had not ended after `limit` and was killed.
     pub(crate) fn ask(
         limit: Duration,
         ask: impl FnOnce() -> i32,
     ) -> io::Result<Option<ExitStatus>> {
         let null = File::open("/dev/null")?;
         let child = Self::fork(null.into(), &[], || {
-            // The process that waits for the mount reads standard output to its end.
+            // The child must not keep a copy of standard output: the process that waits for the
+            // mount reads until every copy is closed.
             let _ = rustix::stdio::dup2_stdout(rustix::stdio::stdin());
             let _ = rustix::stdio::dup2_stderr(rustix::stdio::stdin());
             ask()
@@ -54,7 +55,8 @@ impl ChildProcess {
     }
 
     /// Gives this process, a child that was just forked, a name for `ps` and pkill(1), and `null`
-    /// as its output: the process that waits for the mount reads standard output to its end.
+    /// as its output, because the process that waits for the mount reads standard output until
+    /// every copy of it is closed.
     pub(crate) fn begin(name: &CStr, null: &OwnedFd) {
         let _ = rustix::thread::set_name(name);
         let _ = rustix::stdio::dup2_stdout(null);

@@ -185,8 +185,9 @@ fn reported(error: &Error) -> u8 {
 /// Serves the mount for its mount helper, which started this process and receives its errors.
 /// Returns the exit status.
 fn serve_for_helper(request: &MountRequest, log: Log, start: Start) -> u8 {
-    // Opened before the process enters the sandbox, which forbids opening it. A successor does not
-    // use the path, which may lead into a mount that is not served.
+    // `/dev/null` is opened before the process enters the sandbox, which forbids opening it. A
+    // successor uses its standard output, which is `/dev/null`, because the path may lead into a
+    // mount that is not served.
     let null = match start {
         Start::Successor => rustix::io::dup(rustix::stdio::stdout()),
         Start::First => {

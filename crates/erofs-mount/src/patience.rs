@@ -29,7 +29,8 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const STOPPED: u32 = 10;
 
 /// The wait ends after this many consecutive checks between which no thread of the daemon has run,
-/// or later if the image may take longer. The fetcher of a URL gives up earlier.
+/// or after more of them if opening the image may take longer. The fetcher of a URL gives up
+/// earlier.
 const IDLE: u32 = 60;
 
 /// How long a filesystem may take to open a file.
@@ -42,7 +43,7 @@ pub(crate) enum Awaited {
     Closed,
     /// A signal asks this process to end.
     Signal,
-    /// The daemon does nothing; the string is the reason.
+    /// The daemon cannot run or does nothing; the string says why.
     Silent(String),
 }
 
@@ -201,8 +202,8 @@ fn places(request: &MountRequest) -> Vec<PathBuf> {
 }
 
 /// Whether opening a file ends within [`ANSWER`], with or without success. A child process opens
-/// the file, because a thread that waits forever would keep this process from ending. If there can
-/// be no child, the file counts as one that answers.
+/// the file, because a thread that waits forever would keep this process from ending. Returns true
+/// if no child can be created.
 fn answers(place: &Path) -> bool {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let open = || i32::from(rustix::fs::open(place, flags, Mode::empty()).is_err());

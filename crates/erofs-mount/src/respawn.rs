@@ -111,7 +111,8 @@ fn environment(role: Role) -> impl Iterator<Item = (&'static str, OsString)> {
     names.filter_map(|name| Some((*name, std::env::var_os(name)?)))
 }
 
-/// The first variable may be needed to start the program; the second controls what a crash prints.
+/// `LD_LIBRARY_PATH` may be needed to start the program; `RUST_BACKTRACE` controls what a crash
+/// prints.
 const ALWAYS: &[&str] = &[
     "LD_LIBRARY_PATH",
     "RUST_BACKTRACE",
@@ -164,7 +165,7 @@ fn marked(name: OsString, initramfs: bool) -> OsString {
 }
 
 /// The path of the program that replaced this one, without the suffix ` (deleted)` that the
-/// kernel's link then has.
+/// kernel's link has after the replacement.
 fn installed_now(path: PathBuf) -> PathBuf {
     let bytes = path.as_os_str().as_bytes();
     match bytes.strip_suffix(b" (deleted)") {

@@ -37,8 +37,8 @@ pub fn umount(path: &Path, lazy: bool) -> Result<(), Error> {
     Ok(())
 }
 
-/// Time limit, far longer than an unused mount takes to disappear: the companion may be looking up
-/// a name in its copy.
+/// Time limit, far longer than an unused filesystem takes to disappear. It does not disappear at
+/// once if the companion is looking up a name in its copy of the mount.
 const GONE: Duration = Duration::from_secs(2);
 
 /// Whether a filesystem is still in use although it was unmounted.

@@ -20,7 +20,7 @@ const BEGIN: Duration = Duration::from_secs(15);
 const END: Duration = Duration::from_secs(90);
 
 /// How long the upgrades of all mounts of a user may take; they run at the same time. This limits
-/// how long a user's processes can keep this one waiting.
+/// how long a user's processes can keep this process waiting.
 const ALL: Duration = Duration::from_secs(120);
 
 /// Interval between checks for the outcome.

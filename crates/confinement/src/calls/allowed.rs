@@ -88,7 +88,7 @@ fn conditional() -> Vec<Conditional> {
         SYS_ioctl [Is(1, FUSE_CLONE)];
         // Creates a thread, not a process.
         SYS_clone [Has(0, libc::CLONE_THREAD)];
-        // Allowed here, so that the result is ENOSYS, from the other filter.
+        // Allowed here, so that the other filter can refuse it with ENOSYS.
         SYS_clone3;
         // Gives a thread that stores pages its own descriptor table.
         SYS_unshare [Is(0, libc::CLONE_FILES)];

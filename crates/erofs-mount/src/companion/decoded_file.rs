@@ -136,7 +136,7 @@ impl DecodedFile {
         self.remove();
         let file = format!("/proc/self/fd/{}", file.as_raw_fd());
         match rustix::fs::linkat(CWD, file, CWD, &self.path, AtFlags::SYMLINK_FOLLOW) {
-            // EXIST: another mount of the image was faster.
+            // EEXIST: another mount of the image has created the file in the meantime.
             Ok(()) | Err(Errno::EXIST) => {}
             Err(errno) => return Err(Error::io(self.path.display().to_string())(errno)),
         }

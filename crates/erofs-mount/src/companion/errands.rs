@@ -29,7 +29,8 @@ const LIMIT: Duration = Duration::from_secs(20);
 
 /// The companion's side of errands.
 pub(super) struct Errands {
-    /// Locked from each request until its answer, since several threads ask.
+    /// Locked from the sending of a request until its answer has arrived, since several threads
+    /// send requests.
     socket: Mutex<OwnedFd>,
     /// The text of the next profile.
     text: File,
@@ -170,7 +171,8 @@ pub(super) fn run(
 
 /// Writes the profile. `order` comes from the companion: the length of the text, which is in memory
 /// that the companion may truncate meanwhile, and the version of the file from which the text was
-/// made. If the file has another version by now, nothing is written and that file is returned.
+/// made. If the file has another version by now, nothing is written, and the current file is
+/// returned.
 fn write(profile: &ProfileFile, text: &OwnedFd, order: &[u8]) -> Result<Option<OwnedFd>, Error> {
     let order = String::from_utf8_lossy(order);
     let (length, known) = order.split_once(' ').unwrap_or((&order, NONE));

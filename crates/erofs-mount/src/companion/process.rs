@@ -58,7 +58,7 @@ pub(crate) struct CompanionOfMount {
     /// The memory for events, which each server maps.
     events: OwnedFd,
     wake: OwnedFd,
-    /// The helper's own view of that memory; the helper reads no events.
+    /// The helper's own mapping of the memory for events; the helper reads no events from it.
     reader: Reader,
     /// The memory in which the companion places the text of a profile that is to be written.
     text: OwnedFd,
@@ -71,7 +71,7 @@ pub(crate) struct CompanionOfMount {
     notes: usize,
     running: Option<Running>,
     errands: Vec<ChildProcess>,
-    /// Whether a launch may begin with any event.
+    /// Whether any event may be the beginning of a launch.
     any: bool,
     starts: u32,
     null: OwnedFd,
@@ -252,8 +252,8 @@ impl CompanionOfMount {
         self.gone();
     }
 
-    /// Closes the pipe of the companion, in a standby: only the helper itself keeps it open, so
-    /// that the companion notices the end of the mount and that of the helper.
+    /// Closes the pipe of the companion, in a standby: only the helper itself keeps the pipe open,
+    /// so that the companion notices when the mount or the helper ends.
     pub(crate) fn stands_by(&mut self) {
         if let Some(running) = &mut self.running {
             running.end = None;

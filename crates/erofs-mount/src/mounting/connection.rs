@@ -33,7 +33,8 @@ impl Connection {
     /// Ends every request with an error, even for a mount that was detached.
     pub(crate) fn abort(&self, mounted: &Mounted) -> Result<(), Error> {
         let control = abort_file(&mounted.id.device);
-        // Checked after opening, because connection numbers are reused but open files are not.
+        // Check this only after opening the file: until then, the number may be reused for another
+        // connection.
         if !self.is_alive() {
             return Ok(());
         }

@@ -95,8 +95,8 @@ fn detached(plan: &MountPlan<'_>, source: &CString, options: &Options) -> Result
     fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
 }
 
-/// Copies a mount to one without a path. Works only until the mount has a path: from then on it may
-/// have peers, whose mounts would appear in the copy.
+/// Copies a mount; the copy has no path. Works only while the mount has no path either: one with a
+/// path may have peers, whose mounts would appear in the copy.
 fn copy(root: &OwnedFd) -> Option<OwnedFd> {
     let empty = OpenTreeFlags::from_bits_retain(AtFlags::EMPTY_PATH.bits());
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | empty;

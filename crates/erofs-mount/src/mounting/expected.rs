@@ -48,7 +48,7 @@ impl ExpectedMount {
         }
     }
 
-    /// Unmounts the mounts that were added at the path since `before`, if nobody serves them.
+    /// Unmounts the mounts that were added at the path since `before`, if no process serves them.
     pub(crate) fn unmount_dead(&self) {
         if let Self::Next {
             mountpoint, before, ..

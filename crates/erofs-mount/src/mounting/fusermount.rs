@@ -141,7 +141,7 @@ fn finish(
 }
 
 /// Kills the program, which is permitted because its real user is that of this process. Returns the
-/// error that says so.
+/// error that says that the program did not end in time.
 fn given_up(mut helper: Child, mountpoint: &Path) -> Error {
     let _ = helper.kill();
     let pid = helper.id();

@@ -87,8 +87,8 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
-    /// Creates `own/mnt`, `other/mnt` and a mount on each; prints a line and returns `None` if that
-    /// needs root.
+    /// Creates `own/mnt`, `other/mnt` and a mount on each; prints a line and returns `None` if this
+    /// process may not mount.
     fn two_mounts() -> Option<tempfile::TempDir> {
         let place = tempfile::tempdir().unwrap();
         for name in ["own", "other"] {
@@ -111,7 +111,7 @@ mod tests {
             .any(|it| it.mountpoint == real)
     }
 
-    /// Replaces a path as a user may between the check of the table and the unmounting.
+    /// Replaces a path, as a user may do between the check of the table and the unmounting.
     fn swap(place: &Path) {
         fs::rename(place.join("own"), place.join("moved")).unwrap();
         symlink("other", place.join("own")).unwrap();

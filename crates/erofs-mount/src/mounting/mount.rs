@@ -9,8 +9,8 @@ use super::{direct, fusermount};
 use erofs_fuse::error::Error;
 use erofs_fuse::request::MountRequest;
 
-/// Mounts without serving. `expect` is called just before each mount is attached to the tree; if
-/// `expect` fails, nothing is mounted.
+/// Makes the mount, but does not serve it. `expect` is called just before each mount is attached to
+/// the tree; if `expect` fails, nothing is mounted.
 pub(crate) fn mount(
     request: &MountRequest,
     max_read: usize,
@@ -20,7 +20,7 @@ pub(crate) fn mount(
     let plan = MountPlan::new(request, root, max_read)?;
     if root {
         match direct::mount(&plan, &mut expect) {
-            // This is root of a user namespace that does not own the mount namespace.
+            // This process is root in a user namespace that does not own the mount namespace.
             Err(Error::Io { source, .. })
                 if source.raw_os_error() == Some(Errno::PERM.raw_os_error()) => {}
             other => return other,

@@ -92,8 +92,9 @@ impl Mounted {
     /// Unmounts the mount: for root, if it has not been used since [`mark`](Self::mark); for other
     /// users, if it is not in use.
     ///
-    /// This works by path, since a descriptor would count as a use. Another mount that appears at
-    /// this path in the meantime is safe, because the first MNT_EXPIRE on a mount only marks it.
+    /// The mount is named by its path, since an open descriptor of it would count as use. Another
+    /// mount that appears at this path in the meantime is safe, because the first MNT_EXPIRE on a
+    /// mount only marks it.
     pub(crate) fn expire(&self) -> Result<(), Error> {
         let Some(path) = self.place()? else {
             return Ok(());
@@ -104,8 +105,8 @@ impl Mounted {
         unmount(&path, UnmountFlags::EXPIRE | UnmountFlags::NOFOLLOW, &path)
     }
 
-    /// Aborts the connection with MNT_FORCE of umount(2), as root. The mount stays, since the
-    /// descriptor that this call uses keeps it busy.
+    /// Aborts the connection by calling umount(2) with MNT_FORCE, which only root may use. The
+    /// mount stays, since the descriptor that this call uses keeps it busy.
     pub(crate) fn force_abort(&self) -> Result<(), Error> {
         let table = table::read()?;
         let entry = self.id.find(&table);

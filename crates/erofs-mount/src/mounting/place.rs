@@ -30,8 +30,8 @@ pub(crate) fn mounts_at(path: &Path) -> Vec<Entry> {
     within(path, move |path| find(path).unwrap_or_default()).unwrap_or_default()
 }
 
-/// The mount point of the erofast mount that contains a file; `None` if no such mount does, and for
-/// a mount point itself. Needs Linux 5.8.
+/// The mount point of the erofast mount that contains a file; `None` if the file is in no erofast
+/// mount, or is itself a mount point. Needs Linux 5.8.
 ///
 /// A file that cannot be reached because its server does not answer counts as being in the mount
 /// that its path names.

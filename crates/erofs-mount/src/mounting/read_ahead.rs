@@ -13,7 +13,7 @@ use erofs_fuse::options::{MountOptions, READ_AHEAD_KB};
 const RECORDED_KB: u32 = 128;
 
 /// Sets the read-ahead of a mount, which only root may do. A refusal is an error only if a value
-/// was requested, because everything works with smaller requests.
+/// was requested, because a mount works with smaller requests too.
 pub(crate) fn set(mounted: &Mounted, options: &MountOptions) -> Result<(), Error> {
     let asked = options.read_ahead_kb;
     let kib = asked.unwrap_or(match options.records() {

@@ -206,7 +206,7 @@ pub(crate) fn no_thread(error: &io::Error) -> String {
     format!("cannot start a thread: {error}")
 }
 
-/// Asks a server that may not answer, or not within `limit`.
+/// Asks a server that may never answer, and waits at most `limit` for the answer.
 pub(crate) fn answer_within<T: Send + 'static>(
     limit: Duration,
     ask: impl FnOnce() -> T + Send + 'static,

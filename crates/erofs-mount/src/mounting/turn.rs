@@ -2,8 +2,8 @@
 //!
 //! A server that takes a request and never answers it blocks the requesting process until the
 //! server ends, even if that process is killed. Therefore root asks another user's server only if
-//! no other process of root is waiting for that server, so at most one process hangs, however often
-//! root asks.
+//! no other process of root is waiting for that server, so at most one process hangs for each
+//! server, however often root asks.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
@@ -28,8 +28,8 @@ const LIMIT: Duration = Duration::from_secs(3);
 pub(crate) struct Turn(Option<(File, PathBuf)>);
 
 impl Turn {
-    /// Takes the turn for the mount at a path. Servers of this user need no turn, and without the
-    /// folder no turn is taken.
+    /// Takes the turn for the mount at a path. Servers of this user need no turn; if the folder of
+    /// the locks is missing, no turn is taken either.
     ///
     /// # Errors
     /// Returns EBUSY if another process is waiting for an answer from this server.

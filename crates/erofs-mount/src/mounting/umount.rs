@@ -68,8 +68,8 @@ fn wait_for_users(path: &Path, entry: &Entry) -> Result<(), Error> {
         let users = Users::of(&entry.device, helper.as_ref());
         let stay = covering(entry).is_some() || !users.have_this_name();
         if !stay && Turn::is_stuck(&entry.device) {
-            // No other program uses the mount, and the process that asked its server cannot end
-            // before the server does.
+            // No other program uses the mount, but a process that asked the mount's server still
+            // waits for the answer, and cannot end before the server does.
             return unmount(entry, true);
         }
         if stay || begin.elapsed() > MOMENT {
@@ -153,7 +153,7 @@ fn busy(path: &Path, entry: &Entry, users: &Users) -> Error {
     Error::mountpoint(path, why)
 }
 
-/// A mount on or below this one.
+/// A mount that is mounted on or below this one, if there is any.
 fn covering(entry: &Entry) -> Option<Entry> {
     let table = table::read().unwrap_or_default();
     table.into_iter().find(|other| other.parent == entry.id)

@@ -54,7 +54,7 @@ impl Users {
         self.0.is_empty()
     }
 
-    /// Whether all these programs have the name of this one.
+    /// Whether all these programs have the same name as this process.
     pub(crate) fn have_this_name(&self) -> bool {
         let own = name(std::process::id());
         self.0.iter().all(|(_, name)| *name == own)

@@ -103,9 +103,10 @@ impl HelperProcess {
         of_mount.max_by_key(|this| this.age())
     }
 
-    /// Orders the helpers of one device number: that of the latest mount comes last, since the
-    /// kernel reuses numbers. A process that the helper has just started may briefly hold the
-    /// record too, and has a later ID.
+    /// Orders the processes that hold a record of one device number, which the kernel may have
+    /// given to several mounts in turn: the helper of the latest mount comes last. A process that
+    /// this helper has just started may briefly hold the record too; its later ID puts it before
+    /// the helper.
     fn age(&self) -> impl Ord + use<> {
         let pid = self.process.pid.as_raw_nonzero();
         (self.record.since, Reverse(pid))
@@ -169,7 +170,7 @@ impl HelperProcess {
         Some(format!("its mount helper (process {pid}) {why}"))
     }
 
-    /// The reason why a helper that had time to answer has not done so.
+    /// The reason why a helper that had time to answer has not answered.
     pub(crate) fn why_silent(&self) -> String {
         let pid = self.process.pid.as_raw_nonzero();
         let why = || format!("its mount helper (process {pid}) does not answer");

@@ -1,7 +1,7 @@
 //! The mount helper's record for the commands: its mount, the serving process, and the results of
 //! upgrades. The record is a file in memory, which a command reads through `/proc/PID/fd`; every
-//! process that may signal the helper can do so. The server is not asked, because a server that has
-//! stopped does not answer, yet may be the one to replace.
+//! process that may signal the helper can also read its record. The server is not asked, because a
+//! server that has stopped does not answer, yet may be the one to replace.
 
 use std::fs::File;
 use std::io::{self, Write};

@@ -87,8 +87,8 @@ pub fn take_spans(mountpoint: &Path) -> Result<(Vec<Span>, u64), Error> {
             Error::mountpoint(mountpoint, why)
         })?;
         lost += more;
-        // The query itself is recorded, so there is always a span. A value that is not full is the
-        // last.
+        // The query itself is recorded, so there is always a span. The last value is the one with
+        // fewer spans than fit into it.
         let is_last = spans.len() < queries::MAX_SPANS;
         all.extend(spans);
         if is_last {

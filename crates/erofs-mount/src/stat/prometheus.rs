@@ -16,7 +16,7 @@ use erofs_fuse::MountFigures;
 use figures::{Figure, Shape, Shaped};
 use serde_json::Value;
 
-/// Suffix of the name, labels, and value.
+/// Suffix of the metric's name, labels, and value.
 type Sample = (&'static str, String, f64);
 
 macro_rules! composed {
@@ -25,8 +25,8 @@ macro_rules! composed {
     };
 }
 
-/// Metrics composed of several figures: name, kind and help. The table has the series of the last
-/// metric, but no help that covers them all.
+/// Metrics composed of several figures: name, kind and help. The series of the last of these
+/// metrics are in the table, but the table has no help text that covers them all.
 const COMPOSED: &[[&str; 3]] = composed! {
     gauge "up"
         "1 if the server of a mount answers, 0 if it does not or must not be queried.";
@@ -68,7 +68,7 @@ fn composed(name: &str, mount: &Value) -> Vec<Sample> {
     }
 }
 
-/// A metric of the table, and the figures it shows: their place and label.
+/// A metric of the table, and the place and label of each figure it shows.
 struct Metric {
     name: &'static str,
     kind: &'static str,

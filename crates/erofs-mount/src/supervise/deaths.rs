@@ -317,7 +317,7 @@ mod tests {
             assert!(!deaths.are_too_many());
             assert_eq!(deaths.pause(), Duration::ZERO);
         }
-        // From here on, no server answers.
+        // From here on, no server answers any request.
         for _ in 0..MOST {
             deaths.add(died("KILL"), Death::default());
             assert!(!deaths.are_too_many());

@@ -40,8 +40,9 @@ struct Kept {
 }
 
 impl MountFetcher {
-    /// Starts no process yet: a fetcher is started when the first file is opened. One of `ends`
-    /// becomes readable, or its other end is closed, when no process waits for the mount any more.
+    /// Starts no process yet: a fetcher is started when the first file is opened. When no process
+    /// waits for the mount any more, one of `ends` becomes readable, or the other end of one of
+    /// them is closed.
     pub(crate) fn new(ends: Vec<OwnedFd>) -> Self {
         Self { kept: None, ends }
     }

@@ -122,7 +122,8 @@ impl MountState {
                 }
                 self.alive()
             }
-            // The mount is detached already; a server that was told to end asks again.
+            // The helper has detached the mount already; a server that was told to end asks for it
+            // even so.
             (Request::Detach, _) if self.detached => Ok(None),
             _ if self.detached => Err(out_of_order(request)),
             (Request::Mount { max_read }, None) => self.mount(max_read).map(Some),
@@ -445,7 +446,7 @@ mod tests {
             return println!("skipped: {} is no place for them", folder.path().display());
         }
         state.handle(Request::KeepDecoded).unwrap();
-        // Its process has started and ended.
+        // As if the keeper's process had started and ended.
         state.keeper = None;
         assert!(state.handle(Request::Decoded).is_err());
         assert!(state.handle(Request::KeepDecoded).is_err());

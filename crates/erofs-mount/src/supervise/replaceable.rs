@@ -167,8 +167,8 @@ impl Replaceable {
     }
 }
 
-/// A descriptor with its own request list; if `/dev/fuse` cannot be opened (fusermount3 opened it),
-/// a duplicate.
+/// A descriptor of the device with its own request list; a duplicate if this process may not open
+/// `/dev/fuse`, which fusermount3 opened for it.
 fn cloned(device: &OwnedFd) -> Result<OwnedFd, Error> {
     match fuse_transport::clone_of(device.as_fd()) {
         Ok(clone) => Ok(clone),

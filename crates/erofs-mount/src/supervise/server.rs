@@ -104,7 +104,7 @@ impl Servers {
         })
     }
 
-    /// Serves, in a child process; returns the exit status.
+    /// Serves the mount; called in a child, which exits with the returned status.
     fn serve(&self, start: Start) -> i32 {
         (self.serve)(&self.request, self.log.clone(), start).into()
     }
@@ -129,7 +129,7 @@ impl Servers {
         CANNOT_START.into()
     }
 
-    /// Logs an event. If logging fails, there is nowhere to report that.
+    /// Logs an event. If logging fails, there is nowhere to report the failure.
     pub(super) fn report(&self, what: &str) {
         let place = self.request.mountpoint.display();
         let _ = self.log.line(&format!("{place}: {what}"));

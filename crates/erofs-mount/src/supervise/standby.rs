@@ -4,7 +4,7 @@
 //! that its successor would lack: a server, a file, a descriptor of the device. Until its helper
 //! dies, the standby only waits on a pipe. Then it kills the server, whatever the server was doing,
 //! and starts another one, as the helper does after a death of the server. So the standby's state
-//! cannot be out of date, and it makes no difference whether the server has died too.
+//! cannot be out of date, and it makes no difference whether the server died as well.
 //!
 //! The next standby exists before the previous one is retired. If the helper dies while both exist,
 //! the standby that gets the only byte of a second pipe takes over, and the other one ends.

@@ -64,7 +64,7 @@ pub(crate) fn run(request: MountRequest, serve: Serve) -> Result<(), Error> {
     let readiness = Readiness::new(request.options.ready_fd, request.foreground)?;
     let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
         .map_err(Error::io("/dev/null, which the mount helper needs"))?;
-    // In the background, the process that waits for the mount reads standard output.
+    // In the background, standard output is the pipe that the process waiting for the mount reads.
     let waiting = (!request.foreground).then(rustix::stdio::stdout);
     let ends = signals.ending.iter().map(AsFd::as_fd).chain(waiting);
     let ends = ends.map(|fd| fd.try_clone_to_owned()).collect();
@@ -80,8 +80,8 @@ pub(crate) fn run(request: MountRequest, serve: Serve) -> Result<(), Error> {
     let mut helper = Helper {
         standby: None,
         right: None,
-        // Only in the foreground: in the background, the process that waits for the mount checks
-        // the server and this process.
+        // This process checks the server only in the foreground; in the background, the process
+        // that waits for the mount checks both processes.
         looks: server
             .family()
             .filter(|_| request.foreground)
@@ -187,8 +187,8 @@ impl Helper {
             }
         }
         let is_unheard = self.is_served() && !self.servers.request.foreground;
-        // Call this first: threads of a dead server may be waiting for requests, which this call
-        // ends.
+        // Call this first: threads of a dead server may be waiting for requests, and this call ends
+        // that wait.
         let exited = self.state.server_exited();
         if let Some(standby) = self.standby.take() {
             standby.retire();
@@ -295,7 +295,7 @@ impl Helper {
         sources.extend(fetcher.watched().map(|fd| (Event::Fetcher, fd)));
         sources.extend(device.map(|fd| (Event::Gone, fd.as_fd())));
         let events = |event: &Event| match event {
-            // Only the end of the device matters.
+            // Wait only for the end of the connection, not for its requests.
             Event::Gone => PollFlags::empty(),
             _ => PollFlags::IN,
         };
@@ -303,7 +303,7 @@ impl Helper {
         let watched: Vec<_> = watched.collect();
         match first_ready(&watched, limit) {
             Ok(None) => Event::Time,
-            // Not read here: the signal is left for the code that ends this process.
+            // The signal is not read here, but left for the code that ends this process.
             Ok(Some(0)) if signals.ending.is_some() && !self.is_served() => Event::End,
             Ok(Some(index)) => match sources[index] {
                 (event @ (Event::End | Event::Upgrade | Event::Child), signal) => {

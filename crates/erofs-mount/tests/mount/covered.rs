@@ -104,7 +104,8 @@ fn seeded_order(seed: u64) -> usize {
     mounted_or_skipped("lz4-4k", &options).map_or(0, |place| one_order(&mut random, &place))
 }
 
-/// Runs one order of steps; returns how many other mounts had to stay.
+/// Runs one order of steps; returns how many other mounts it has made and found to exist after the
+/// daemon's end.
 fn one_order(random: &mut Random, place: &Place) -> usize {
     let pid = pid_of(place);
     let text = place.path.join("text");

@@ -95,7 +95,7 @@ impl MemoryGroup {
         Self::with(process, 1 << 20)
     }
 
-    /// Like `without_memory`, but with just enough for a server to survive.
+    /// Like `without_memory`, but with just enough memory for a server to survive.
     pub fn with_little_memory(process: Pid) -> Option<Self> {
         Self::with(process, 24 << 20)
     }

@@ -114,7 +114,8 @@ fn a_signal_ends_a_mount_whatever_is_read_of_it() {
             .into_iter()
             .filter_map(|class| mounted_or_skipped(class, transport))
             .map(|(image, place)| {
-                // Ask before starting the readers: while they run, the server may answer too late.
+                // Ask for the server's ID before starting the readers: while they run, the server
+                // may answer too late.
                 let pid = pid_of(&place);
                 (Readers::start(&place.path), pid, image, place)
             })
@@ -161,7 +162,7 @@ fn ask_once(huge: &Path) {
 /// Checks the limits of steps, bytes and memory for the most expensive request of a mount, and
 /// describes its cost.
 fn requests_within_bounds(place: &Place) -> String {
-    // The maximum for the largest request of a mount: a read of 1 MiB.
+    // The largest request of a mount is a read of 1 MiB.
     const READ: u64 = 1 << 20;
     const MEMORY_KIB: u64 = 128 << 10;
     ask_once(&place.path.join("huge"));

@@ -20,8 +20,8 @@ const NOBODY: u32 = 65534;
 /// Calls that the kernel handles before any filter (uretprobe, uprobe), by sending SIGILL.
 const BEFORE_FILTERS: [&str; 2] = ["335", "336"];
 
-/// Arguments that the filter lets through: the kernel refuses them, or they do no more than is
-/// allowed.
+/// Calls with arguments that the filter lets through, because the kernel refuses them or they do no
+/// more than is allowed.
 const LET_THROUGH: [(&str, &str); 5] = [
     ("clone3", "\"ENOSYS\""),
     ("clone CLONE_THREAD and CLONE_NEWUSER", "\"EINVAL\""),

@@ -110,7 +110,7 @@ fn counters_keep_the_names_of_the_contract() {
 fn umount_distinguishes_busy_from_foreign_from_nothing() {
     let place = mounted("lz4-4k", "");
     let inside = File::open(place.path.join("text")).unwrap();
-    // Use another process, because the one that unmounts is never named.
+    // Give the file to another process, because the process that unmounts is never named.
     let mut user = Command::new("sleep")
         .arg("60")
         .stdin(inside)
@@ -130,7 +130,8 @@ fn umount_distinguishes_busy_from_foreign_from_nothing() {
     assert!(error.contains("type proc"), "{error}");
 }
 
-/// If such a place were a mount point, the mount's own processes would read it before it is served.
+/// If an image were mounted on `/proc` or below `/sys`, the mount's own processes would read that
+/// mount before it is served.
 fn what_a_mount_itself_needs_is_no_mount_point() {
     for path in ["/proc", "/sys/kernel"] {
         let request = MountRequest {
@@ -172,7 +173,8 @@ fn auto_unmount_outlives_the_daemon() {
     soon("the unmounting", || place.mount_line().is_none());
 }
 
-/// Once the others are dead, only the watcher, which waits for that, is left to unmount.
+/// Once the other processes of the mount are dead, only the watcher, which waits for their end, is
+/// left to unmount.
 fn auto_unmount_outlives_all_processes_of_a_mount() {
     use rustix::process::Signal;
     for (number, options) in ["", ",restart=off", ",io_uring=on"]
@@ -225,7 +227,7 @@ fn auto_unmount_outlives_all_processes_of_a_mount() {
     soon("the end of the watcher", || watchers() == 0);
 }
 
-/// Processes of this name for a mount.
+/// The number of processes with this name that belong to a mount.
 fn processes_named(name: &str, place: &Place) -> usize {
     let processes = fs::read_dir("/proc").unwrap().flatten();
     let here = place.path.as_os_str().as_encoded_bytes();
@@ -298,8 +300,8 @@ fn served(place: &Place, work: impl Fn() + Sync) -> (u64, u64) {
     (after[0] - before[0], after[1] - before[1])
 }
 
-/// In a burst the overflow queue takes some requests. Later single requests must not go to its
-/// thread just because its entry was returned last.
+/// In a burst the overflow queue takes some requests. Later single requests must not go to the
+/// thread of that queue just because the entry of that queue was returned last.
 fn after_bursts_io_uring_serves_on_the_cpu_that_asks() {
     let Some(place) = crate::mounted_or_skipped("lz4-4k", "io_uring=on,workers=percpu") else {
         return;
@@ -399,8 +401,8 @@ fn subdir_and_owner_change_what_is_seen() {
 }
 
 fn read_ahead_is_as_it_was_asked_for() {
-    // While the CPUs are busy, the window is half as large and consists of one request, unless a
-    // value was requested.
+    // While the CPUs are busy, the window is half as large and consists of one request, unless an
+    // option sets the window.
     let by_default = ["512", "256"];
     for (options, kib) in [
         ("", &by_default[..]),
@@ -427,8 +429,8 @@ fn read_ahead_kb(place: &Place) -> String {
     fs::read_to_string(&path).unwrap().trim().to_owned()
 }
 
-/// Two requests serve a program sooner while CPUs are idle, but cost it its CPU twice if no CPU is
-/// idle.
+/// Reading ahead in two requests serves a program sooner while CPUs are idle, but if none is idle,
+/// the program loses its CPU twice instead of once.
 fn read_ahead_is_one_request_while_other_programs_keep_the_cpus_busy() {
     let places = ["", "read_ahead_kb=512"].map(|options| {
         let place = mounted("lz4-4k", options);
@@ -443,7 +445,7 @@ fn read_ahead_is_one_request_while_other_programs_keep_the_cpus_busy() {
             scope.spawn(|| while !is_over() {});
         });
         let mut number = 0;
-        // The load is noticed only during requests.
+        // The server notices the load only while it serves requests.
         let mut ask = || {
             number += 1;
             places.each_ref().map(|place| {
@@ -460,7 +462,8 @@ fn read_ahead_is_one_request_while_other_programs_keep_the_cpus_busy() {
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
         assert_eq!(seen, ["256", "512"]);
     });
-    // Checking the opposite needs a quiet machine, which a test cannot count on.
+    // To check that an idle machine gets two requests would need a quiet machine, which a test
+    // cannot count on.
 }
 
 fn an_idle_mount_goes_away() {

@@ -23,8 +23,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// even on a slow machine.
 const SLEEPS: u32 = 100;
 
-/// Number of consecutive samples that must find all workers real-time. If the requests of the
-/// clients kept the server from seeing the load half of the time, there would be no such sequence.
+/// Number of consecutive samples that must find all workers real-time. If, half of the time, the
+/// requests of the clients kept the server from seeing the load, there would be no such sequence.
 const SAMPLES: usize = 50;
 
 /// The threads of the workers that are pinned to CPUs.

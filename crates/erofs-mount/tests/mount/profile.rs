@@ -19,7 +19,8 @@ pub(super) const TESTS: &[Test] = tests![
     what_launches_read_is_kept_decoded_where_decoding_takes_long,
 ];
 
-/// The helper would read such a file through the mount, whose server waits for the helper.
+/// The helper would read a profile below the mount point through the mount, whose server waits for
+/// the helper.
 fn a_profile_below_the_mount_point_or_in_no_folder_is_refused() {
     let place = Place::new();
     let here = place.path.display();

@@ -135,7 +135,7 @@ impl Drop for AtEnd<'_> {
     }
 }
 
-/// There may be far more consecutive upgrades than deaths.
+/// A mount survives far more upgrades in quick succession than deaths.
 fn upgrades_are_noticed_by_no_reader() {
     let place = Place::new();
     mount(&request(&image("lzma-1m-dict8m"), &place, "restart=on")).unwrap();
@@ -165,7 +165,7 @@ pub fn die_and_be_replaced(death: Death, place: &Place) {
     let group = death.prepare(old);
     death.bring(old);
     soon("the death of the server", || place::is_gone(old));
-    // The next server answers this query.
+    // The next server answers the query in `pid_of`.
     assert_ne!(old, pid_of(place));
     assert_eq!(restarts + 1, self::restarts(place), "{death:?}");
     drop(group);

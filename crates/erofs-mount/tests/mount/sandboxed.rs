@@ -63,7 +63,7 @@ fn every_thread_of_a_daemon_is_in_the_sandbox() {
             assert_eq!(field(&status, "NoNewPrivs"), "1", "{options}: {name}");
             assert_eq!(field(&status, "Seccomp"), "2", "{options}: {name}");
             let left = u64::from_str_radix(field(&status, "CapEff"), 16).unwrap();
-            // CAP_SYS_NICE is kept if limits may not be set.
+            // The daemon keeps CAP_SYS_NICE if it may not raise its own limits.
             let nice = u64::from(!limits_may_be_set()) << 23;
             assert_eq!(left & !nice, 0, "{options}: {name}: {left:x}");
             assert_eq!(field(&status, "CapEff"), field(&status, "CapPrm"));
@@ -120,7 +120,7 @@ fn assert_is_no_root(status: &str, options: &str) {
 
 const NOBODY: &str = "65534";
 
-/// The helper, which is root, starts such servers as its own user.
+/// Servers that take over start as root, the user of the helper that starts them.
 fn a_server_that_takes_over_is_no_root_either() {
     let Some(place) = crate::mounted_or_skipped("kitchen-sink", "") else {
         return;
@@ -248,8 +248,8 @@ fn a_strict_sandbox_is_complete_or_an_error() {
     }
 }
 
-/// Programs reach the root of the mount without a lookup, so the refusal of lookups does not
-/// protect it.
+/// Programs reach the root of the mount without a lookup, so refusing lookups does not protect the
+/// root.
 fn allow_root_keeps_other_users_from_counters_links_and_attributes() {
     use std::os::unix::process::CommandExt;
     const NOBODY: u32 = 65534;

@@ -119,7 +119,7 @@ fn signals_to_a_standby_end_nothing_once_it_takes_over() {
     for signal in [Signal::TERM, Signal::HUP, Signal::INT] {
         let mut before = Processes::without(&place, &[]);
         // The helper renews its standby until it has answered the server's last request, so the
-        // process that was found may have been replaced by now.
+        // standby that was found may have been replaced by now.
         soon("a signal to the last standby", || {
             before = Processes::without(&place, &[]);
             let is_sent = kill_process(before.standby, signal).is_ok();

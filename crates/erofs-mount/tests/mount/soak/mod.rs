@@ -36,7 +36,8 @@ const SLOTS: usize = 4;
 const DYING: usize = 0;
 const CALM: usize = 1;
 
-/// How much the memory of a server may grow: its cache and arenas fill at different times.
+/// How much the memory of a server may grow without counting as a leak, because its cache and
+/// arenas fill at different times.
 const SERVER_SLACK_KIB: u64 = 24 << 10;
 
 const CPU: &str = "/sys/devices/system/cpu/cpu1/online";
@@ -50,7 +51,7 @@ fn a_long_life_leaves_nothing_behind() {
     let seed = number("EROFS_FUSE_SOAK_SEED").unwrap_or(since_1970.as_nanos() as u64 >> 10);
     let seconds = number("EROFS_FUSE_SOAK_SECONDS").unwrap_or(6);
     println!("soak: EROFS_FUSE_SOAK_SEED={seed} EROFS_FUSE_SOAK_SECONDS={seconds}");
-    // Servers whose helper is gone become children of this process too, and so are counted.
+    // Servers whose helper is gone become children of this process too, and so they are counted.
     let this = rustix::process::getpid();
     rustix::process::set_child_subreaper(Some(this)).unwrap();
     children_end();

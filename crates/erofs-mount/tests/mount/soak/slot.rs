@@ -25,10 +25,10 @@ const READERS: u64 = 2;
 /// Maximum number of deaths within [`WITHIN`]: fewer than end a mount.
 const DEATHS: usize = 3;
 
-/// A little longer than the time within which deaths count.
+/// A little longer than the period within which deaths count towards the end of a mount.
 const WITHIN: Duration = Duration::from_secs(11);
 
-/// Options of the mounts; with the first ones, the server can be replaced.
+/// Options of the mounts; with `restart=on`, the server can be replaced.
 const OPTIONS: &[&str] = &[
     "silent,restart=on",
     "silent,restart=on,workers=unbound",
@@ -65,7 +65,7 @@ struct Shared {
     files: Files,
     root: PathBuf,
     ended: AtomicBool,
-    /// Whether errors are expected: the image is truncated, or its server died for good.
+    /// Whether errors are expected, because the image is truncated or its server died for good.
     forgiving: AtomicBool,
     reads: AtomicU64,
     failure: Mutex<Option<String>>,
