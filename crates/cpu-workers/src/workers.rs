@@ -375,7 +375,7 @@ impl fmt::Debug for Workers {
 }
 
 /// The priorities of pinned and of unbound threads. If the pinned workers are real-time, the
-/// unbound pool is first among ordinary threads, as the kernel's is (WQ_HIGHPRI).
+/// unbound pool gets nice -20, as the kernel's own unbound workers do (WQ_HIGHPRI).
 fn wanted(mode: Mode, priority: Priority) -> (Wanted, Wanted) {
     match (mode, priority) {
         (_, Priority::Normal) => (Wanted::Untouched, Wanted::Untouched),

@@ -41,8 +41,7 @@ struct CpuSlot {
     worker: Slot<Running>,
     /// The worker of a CPU that went offline, until that CPU returns. Meanwhile the worker serves
     /// its source, so that requests which other threads or the kernel still send to that source are
-    /// answered.
-    /// Changed under `plan`.
+    /// answered. Changed under `plan`.
     resting: PiMutex<Option<Arc<Running>>>,
     /// The worker, and whether it is published, for threads that search for an idle worker without
     /// a lock. The worker is created once; if it has ended, it never counts as idle.

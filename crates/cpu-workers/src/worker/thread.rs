@@ -178,7 +178,8 @@ impl Worker {
                 Taken::Closed => break,
             }
         }
-        // A thread that waits for a reply then notices that the reply's sender was dropped.
+        // This drops the senders of all outstanding replies, which ends the wait of a thread that
+        // expects one.
         *self.mailbox.lock() = None;
         self.parker.set_waker(None);
         drop(source);

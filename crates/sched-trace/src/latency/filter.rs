@@ -37,8 +37,8 @@ impl Filter<'_> {
             })
     }
 
-    /// Whether the filter accepts the activity of a thread on a CPU at a given time, whether the
-    /// thread waits or not.
+    /// Whether the filter accepts what a thread does on a CPU at a given time, even if the thread
+    /// is not waiting.
     pub fn accepts_thread(&self, report: &Report, pid: i32, cpu: u32, time_ns: u64) -> bool {
         self.selects(time_ns, cpu, pid)
             && self
