@@ -26,7 +26,7 @@
 //! `workers.rs` combines them.
 //!
 //! Queue, parker and slots are modelled under loom: `cargo test -p cpu-workers --features loom
-//! --lib loom_`. One test takes CPU 1 of the machine offline for a moment; it needs root and
+//! --lib loom_`. One test takes CPU 1 of the machine offline for a moment; that test needs root and
 //! `EROFAST_TEST_HOTPLUG=1`.
 #![forbid(unsafe_code)]
 

@@ -40,8 +40,8 @@ pub struct WorkerOptions {
     /// bytes of a thread's name, so NAME may be up to 12 bytes long if CPU numbers have two digits.
     pub name: String,
     /// Maximum number of threads in the unbound pool; `None` for as many as there are usable CPUs.
-    /// As a fallback for pinned workers the pool starts empty, and each job that finds no idle
-    /// thread adds one.
+    /// If the pool is a fallback for pinned workers, it starts without threads, and each job that
+    /// finds no idle thread adds one.
     pub unbound_threads: Option<usize>,
 }
 

@@ -5,7 +5,8 @@
 //! fails, the previous ones are undone.
 //!
 //! Shut-down, so that no job is lost:
-//! 1. Only the first caller proceeds; any other waits for it or, on a worker, returns immediately.
+//! 1. Only the first caller proceeds; any other caller waits for the first or, on a worker, returns
+//!    immediately.
 //! 2. The slots are emptied for good, and the pinned workers' queues are closed; the workers run
 //!    the queued jobs, drop their sources and are joined. Jobs queued in the meantime go to the
 //!    unbound pool.
@@ -40,19 +41,19 @@ use sys::clock::now_ns;
 
 /// All workers of one pool. Dropping the last `Arc` shuts them down.
 pub struct Workers {
-    /// Set at start.
+    /// Fixed at creation.
     mode: Mode,
-    /// Set at start. The requested priority.
+    /// Fixed at creation. The requested priority.
     priority: Priority,
-    /// Set at start. The nice value of normal priority.
+    /// Fixed at creation. The nice value of normal priority.
     base_nice: i32,
-    /// Set at start.
+    /// Fixed at creation.
     cpus: Arc<dyn Cpus>,
     topology: Arc<Topology>,
     unbound: UnboundPool,
     notices: Arc<Notices>,
     /// Guarded by its own lock. Threads outside the pool that have the pinned workers' priority,
-    /// with their IDs. The lock is taken outside the topology's locks.
+    /// with their IDs. The lock is never held together with one of the topology's locks.
     followers: PiMutex<Vec<(i32, Arc<ThreadPriority>)>>,
     /// Guarded by its own lock, which is held from the decision on a priority until all threads
     /// have it, so that the later decision prevails. Serving threads take this lock, so it has
@@ -301,7 +302,7 @@ impl Workers {
     }
 
     /// Gives the calling thread, which must not be a worker, the priority of all pinned workers
-    /// until it drops the guard, which leaves the priority as it is at that moment.
+    /// until it drops the guard. Dropping the guard leaves the priority as it is at that moment.
     pub fn follow(self: &Arc<Self>) -> Following {
         let (tid, priority) = (priority::own_tid(), Arc::<ThreadPriority>::default());
         lowered::set_followers_own(Some(Arc::clone(&priority)));
@@ -374,7 +375,7 @@ impl fmt::Debug for Workers {
 }
 
 /// The priorities of pinned and of unbound threads. If the pinned workers are real-time, the
-/// unbound pool is first among ordinary threads, as the kernel's is (WQ_HIGHPRI).
+/// unbound pool gets nice -20, as the kernel's own unbound workers do (WQ_HIGHPRI).
 fn wanted(mode: Mode, priority: Priority) -> (Wanted, Wanted) {
     match (mode, priority) {
         (_, Priority::Normal) => (Wanted::Untouched, Wanted::Untouched),

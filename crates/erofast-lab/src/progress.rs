@@ -12,11 +12,11 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// The progress that is shown to the user.
 pub struct Shown {
     bar: Bar,
-    /// What printing lines needs; none if a bar is drawn.
+    /// State of the printed lines; `None` if a bar is drawn.
     lines: Option<Lines>,
 }
 
-/// What is needed to print progress as lines.
+/// Progress that is printed as lines.
 struct Lines {
     phase: String,
     total: u64,

@@ -71,7 +71,7 @@ fn the_table_fits_in_100_columns() {
 #[test]
 fn an_invalid_trace_prints_its_figures_and_exits_with_1() {
     let lost = format!("CPU:0 [LOST 3 EVENTS]\n{TRACE}");
-    // Changes the last switch so that a thread leaves the CPU that was never switched in.
+    // Changes the last switch so that the thread that leaves the CPU was never switched in.
     let (head, last) = TRACE.trim_end().rsplit_once('\n').unwrap();
     let missing = format!("{head}\n{}\n", last.replace("prev_pid=1", "prev_pid=4"));
     for (trace, reason) in [(lost, "3 events were lost"), (missing, "are missing")] {

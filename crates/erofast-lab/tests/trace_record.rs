@@ -1,5 +1,5 @@
-//! Tests how recordings end. Those that record need root and tracefs; without them, they print that
-//! they were skipped.
+//! Tests how recordings end. Tests that record need root and tracefs; if either is missing, they
+//! print that they were skipped.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -43,7 +43,7 @@ fn signal(name: &str, pid: u32) {
 }
 
 impl Recording {
-    /// Records, started with this disposition of SIGHUP, an option of env(1).
+    /// Starts a recording with a disposition of SIGHUP, given as an option of env(1).
     fn begin(hangup: &str) -> Option<Self> {
         if !can_record() {
             return None;

@@ -79,8 +79,8 @@ impl ImageIdentity {
         XxHash3_64::oneshot(bytes)
     }
 
-    /// A file name for the profiles of this image. Another image has a different name, and so does
-    /// a mount whose root is another directory (the inode `root`), since its paths differ.
+    /// A file name for the profiles of this image. Images have different names. So do mounts of one
+    /// image whose roots are different directories (the inode `root`), since their paths differ.
     pub fn file_name(&self, root: Option<u64>) -> String {
         let root = root.map_or_else(String::new, |nid| format!("-{nid:x}"));
         let all = XxHash3_64::oneshot(&self.to_bytes());

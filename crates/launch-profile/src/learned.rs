@@ -276,7 +276,7 @@ impl Learned {
     }
 }
 
-/// The number in the line with this number.
+/// Parses a number. If that fails, the error names the line `number`.
 fn parsed<N: FromStr>(text: &str, number: usize) -> Result<N, Error> {
     let what = "not a number";
     text.parse().map_err(|_| Error::Line { number, what })

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-/// The fuzz targets, and the prefix of their fixtures' names.
+/// The fuzz targets, each with the prefix of its fixtures' names.
 const TARGETS: [(&str, &str); 4] = [
     ("trace_perfetto", "perfetto-"),
     ("trace_perf", "perf-"),

@@ -12,8 +12,8 @@ use std::collections::{HashMap, HashSet};
 /// than the usual cost of a preemption.
 const HELD_UP_NS: u64 = 1_000_000;
 
-/// A switch this long after a wake-up no longer races with the wake-up: the waiting thread is on
-/// the run queue.
+/// A switch this long after a wake-up no longer races with the wake-up: by then, the waiting thread
+/// is on the run queue.
 const ENQUEUED_NS: u64 = 100_000;
 
 /// The activity of the CPUs while a thread waited.
@@ -47,8 +47,8 @@ pub enum Why {
     /// the deadline server reserves for them (Linux 6.12). The trace does not distinguish these
     /// cases.
     Throttled,
-    /// The thread was runnable and its CPU was idle: the quota of its cgroup was exhausted
-    /// (`cpu.max`).
+    /// The thread was runnable although its CPU was idle, which shows that the quota of its cgroup
+    /// was exhausted (`cpu.max`).
     Quota,
     /// The CPU mostly ran the owner of a mutex. A more urgent thread was blocked on the mutex, and
     /// the owner may have run in that thread's turn (proxy execution).

@@ -3,7 +3,7 @@
 use crate::{Comm, Name};
 use std::fmt;
 
-/// A pid that is missing from the trace (the first compact Perfetto switch of a CPU).
+/// A pid that is missing from the trace, for example in the first compact Perfetto switch of a CPU.
 pub const UNKNOWN_PID: i32 = -1;
 
 /// One event of a trace.

@@ -92,8 +92,8 @@ impl Interrupts {
                     let spans = spans.filter(|span| span.length_ns() > 0 && pid > 0);
                     found.cpus.entry(cpu).or_default().extend(spans);
                 }
-                // The scheduler switches no threads during an interruption, so the event at its end
-                // is missing.
+                // The scheduler switches no threads during an interruption, so the event that ends
+                // the interruption is missing.
                 Kind::Switch { .. } => drop(stacks.remove(&cpu)),
                 _ => {}
             }

@@ -61,7 +61,7 @@ pub enum Notice {
         from_ns: u64,
         /// Time until which all CPUs have events.
         until_ns: u64,
-        /// Whether the figures cover only this time.
+        /// Whether the figures cover only the period between these times.
         dropped: bool,
     },
     /// Another recording begins within the trace.

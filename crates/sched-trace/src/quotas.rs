@@ -1,6 +1,6 @@
 //! Quotas of control groups (`cpu.max`) that throttled threads during a recording, and for how long
 //! according to the kernel's own accounting. The scheduler's events do not show quotas: a throttled
-//! thread looks like a preempted one, and may come back while others keep its CPU busy.
+//! thread looks like a preempted one, and may become runnable again while others keep its CPU busy.
 
 use crate::latency::{Filter, Report};
 use crate::stats::us;

@@ -25,7 +25,7 @@ const PROXY: [&str; 4] = [
     // Listed only by kernels that list data too (CONFIG_KALLSYMS_ALL).
     "__sched_proxy_exec",
     "proxy_resched_idle",
-    // Both functions may be inlined.
+    // Both functions may be inlined, in which case they have no symbols.
     "find_proxy_task",
     "proxy_deactivate",
 ];

@@ -1,4 +1,4 @@
-//! Summary statistics: the summary and the percentile rule of the whole workspace.
+//! Summary statistics, and the definition of percentiles that the whole workspace uses.
 
 use serde::{Deserialize, Serialize};
 

@@ -390,7 +390,7 @@ mod tests {
 
     #[test]
     fn a_thread_whose_entering_is_not_written_ran_since_its_wake_up_at_most() {
-        // The CPU is idle, and the kernel omits the switch from the idle task to 5.
+        // The CPU is idle, and the kernel omits the switch from the idle task to thread 5.
         let trace = trace("10 0 1 S 0; 20 0 0 waking 5; 30 0 5 S 0; 40 0 0 S 1");
         let timeline = Timeline::new(&trace);
         let runs = timeline.runs(0, 10_000, 50_000);

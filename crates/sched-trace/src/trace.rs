@@ -107,7 +107,8 @@ impl Trace {
     /// so such a CPU shortens the trace by at most a quarter. If more than half of the events would
     /// be dropped, none are: one thread may have had a CPU to itself.
     pub(crate) fn trim(&mut self) {
-        /// The CPUs of one recording begin and end within less than this.
+        /// If nothing is cut off, the first events of busy CPUs are less than this apart, and so
+        /// are their last ones.
         const EDGE_NS: u64 = 10_000_000;
         let Some((first, last)) = self.span() else {
             return;

@@ -100,7 +100,7 @@ fn exists(program: &str) -> bool {
     command.stderr(Stdio::null()).status().is_ok()
 }
 
-/// The comparisons with one program, of all recordings.
+/// The comparisons with one program, over all recordings.
 #[derive(Default)]
 struct Compared {
     rows: usize,
@@ -253,8 +253,8 @@ impl Perf {
             }
             row.is_near(other)
         };
-        // The run with the exit record is among the last ones. After it, perf may show the thread
-        // as -1.
+        // The run with the exit record is among the last ones. After that record, perf may show the
+        // thread as -1.
         let last = waits.len().saturating_sub(32)..waits.len();
         let exits = |exit: usize| {
             (exit + 1..=waits.len()).any(|unnamed| {
@@ -476,7 +476,7 @@ impl<'a> Reader<'a> {
 
     fn timehist(&self, directory: &Directory, trace: &Trace, report: &Report, table: &Table) {
         let ends = run_ends(trace);
-        // Shorter waits are truncated to 0.
+        // Waits below a microsecond are printed as 0.
         let shown = |wait: &&Wait| {
             ends(wait).is_some()
                 && wait.length_ns() >= 1000

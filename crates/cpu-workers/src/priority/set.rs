@@ -14,7 +14,7 @@ use crate::faults::{self, FailPoint};
 /// every ordinary thread and behind every other real-time one.
 const FIFO_LOW: u8 = 1;
 
-/// First among ordinary threads, like work queues marked WQ_HIGHPRI.
+/// The most favourable nice value, which the kernel's WQ_HIGHPRI workers have too.
 const NICE_HIGH: i32 = -20;
 
 /// The right required for real-time priority.
@@ -27,8 +27,8 @@ const NOT_FIRST: &str = "nice -20 refused";
 /// Part of the notice when both real-time priority and nice -20 are refused.
 const NEITHER: &str = "nice -20 is refused too";
 
-/// Keeps one line about nice -20: if the line about real-time workers mentions its refusal, drops
-/// the line about the unbound threads.
+/// Drops the line about a refusal of nice -20 to the unbound threads if the line about real-time
+/// workers mentions such a refusal too.
 pub(crate) fn merge(lines: &mut Vec<String>) {
     if lines.iter().any(|line| line.contains(NEITHER)) {
         lines.retain(|line| !line.starts_with(NOT_FIRST));

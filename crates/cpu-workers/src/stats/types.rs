@@ -104,8 +104,8 @@ figures::figures! {
         pub nice: Option<i8>,
         /// Whether the worker is asleep with nothing to do.
         pub idle: bool,
-        /// Number of jobs waiting now. The unbound threads share one queue, and each reports its
-        /// length.
+        /// Number of jobs waiting now. The unbound threads share one queue, and each reports the
+        /// length of that queue.
         pub queued: usize,
         /// Jobs finished and requests served.
         pub done: u64,

@@ -55,7 +55,7 @@ fn without_privilege(f: impl FnOnce() + Send) {
 }
 
 /// Two threads change the priority of all workers at the same time, as serving threads do with
-/// `hipri=auto`. Afterwards all workers have one priority, that of the later flip.
+/// `hipri=auto`. Afterwards all workers have the same priority, the one that was set last.
 #[test]
 fn flips_at_the_same_time_leave_all_workers_with_the_same_priority() {
     let workers = Workers::start_on(high(Mode::PerCpu), FakeCpus::new(8, 0..8)).unwrap();

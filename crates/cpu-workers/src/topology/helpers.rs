@@ -1,5 +1,5 @@
-//! The order in which other CPUs help: large ones first if their sizes differ, and among equals
-//! those that share the caller's last-level cache.
+//! The order in which other CPUs are asked to help: large ones first if their sizes differ, and
+//! among equals those that share the caller's last-level cache.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;

@@ -20,13 +20,13 @@ use crate::{Error, EventSourceFactory};
 /// The pinned workers. `plan` is never held while a thread starts or is joined, or while a job
 /// runs.
 pub(crate) struct Topology {
-    /// Set at start.
+    /// Fixed at creation.
     name: String,
-    /// Set at start: one for each possible CPU, each guarded by its own lock.
+    /// Fixed at creation: one for each possible CPU, each guarded by its own lock.
     slots: Vec<CpuSlot>,
-    /// Set at start.
+    /// Fixed at creation.
     spawner: Spawner,
-    /// Set at start.
+    /// Fixed at creation.
     notices: Arc<Notices>,
     /// Atomic: number of workers; written under `plan`.
     count: AtomicUsize,
@@ -41,8 +41,7 @@ struct CpuSlot {
     worker: Slot<Running>,
     /// The worker of a CPU that went offline, until that CPU returns. Meanwhile the worker serves
     /// its source, so that requests which other threads or the kernel still send to that source are
-    /// answered.
-    /// Changed under `plan`.
+    /// answered. Changed under `plan`.
     resting: PiMutex<Option<Arc<Running>>>,
     /// The worker, and whether it is published, for threads that search for an idle worker without
     /// a lock. The worker is created once; if it has ended, it never counts as idle.
@@ -51,7 +50,7 @@ struct CpuSlot {
     /// Created with the CPU's first worker and kept, so that the counters continue when the CPU
     /// returns.
     counters: OnceLock<Arc<Counters>>,
-    /// All other CPUs in the order in which they help; read from sysfs at first use.
+    /// All other CPUs in the order in which they are asked to help; read from sysfs at first use.
     helpers: OnceLock<Box<[usize]>>,
 }
 
@@ -131,7 +130,7 @@ impl Topology {
         *slot.resting() = slot.worker.unpublish();
     }
 
-    /// Provides the worker of a CPU that has appeared or returned.
+    /// Provides a worker for a CPU that has appeared or returned.
     fn fill(&self, cpu: usize) {
         let slot = &self.slots[cpu];
         let resting = slot.resting().clone();
@@ -141,7 +140,8 @@ impl Topology {
         self.keep_pinned(cpu, &worker);
         let _plan = self.plan();
         let mut resting = slot.resting();
-        // If the pool has been shut down in the meantime, the shutdown has taken the worker.
+        // If the pool has been shut down in the meantime, `resting` is empty: the shutdown has
+        // taken the worker.
         if resting.take().is_some() {
             match slot.worker.publish(worker) {
                 Ok(()) => slot.is_published.store(true, Ordering::Release),
@@ -248,8 +248,8 @@ impl Topology {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// All possible CPUs except `cpu`, in the order in which they help. Empty if `cpu` is not a
-    /// possible CPU.
+    /// All possible CPUs except `cpu`, in the order in which they are asked to help. Empty if `cpu`
+    /// is not a possible CPU.
     pub(crate) fn helpers(&self, cpu: usize) -> &[usize] {
         self.slots.get(cpu).map_or(&[], |slot| {
             let possible = self.slots.len();

@@ -64,7 +64,8 @@ fn cpu_filter() -> Vec<Instruction> {
     // Instructions that load one byte at an offset, or four bytes with the most significant first.
     let load_byte = |at| instruction(0x30, 0, at);
     let load_word = |at| instruction(0x20, 0, at);
-    // An instruction that skips `instructions` others unless the loaded value equals `value`.
+    // An instruction that skips the next `instructions` ones unless the loaded value equals
+    // `value`.
     let skip_unless = |value, instructions| instruction(0x15, instructions, value);
     let end = |received| instruction(0x06, 0, received);
     let mut program = Vec::new();

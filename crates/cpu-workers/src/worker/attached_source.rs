@@ -9,8 +9,8 @@ use std::sync::Arc;
 use crate::worker::parker::Parker;
 use crate::{EventSource, EventSourceFactory, EventSourceState, Waker};
 
-/// Maximum number of times that a source that panics is opened again: one that always panics would
-/// keep its CPU busy.
+/// Maximum number of times that a source is opened again after a panic. Without a limit, a source
+/// that always panics would keep its CPU busy.
 const RETRIES: u32 = 16;
 
 /// Owned by the worker's thread alone.

@@ -29,8 +29,8 @@ pub fn lower() {
     }
 }
 
-/// Undoes [`lower`]: a worker, or a thread that follows them, receives the current priority of the
-/// workers; any other thread regains its previous priority.
+/// Undoes [`lower`]: a worker, or a thread that follows the workers, receives the current priority
+/// of the workers; any other thread regains its previous priority.
 pub fn raise() {
     if change_shared(ThreadPriority::raise) {
         return;

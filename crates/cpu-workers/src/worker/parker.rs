@@ -14,8 +14,8 @@ pub(crate) struct Parker {
     /// check of the queue and the sleep is not lost.
     token: Mutex<bool>,
     condvar: Condvar,
-    /// Guarded by its own lock. The owner sets and clears it while awake; any thread that wakes the
-    /// owner uses it.
+    /// Guarded by its own lock. The owner sets and clears the waker while awake; any thread that
+    /// wakes the owner uses it.
     waker: Mutex<Option<Arc<dyn Waker>>>,
     /// Atomic. Whether the owner is registered as idle at its queue. Written under the queue's
     /// lock.

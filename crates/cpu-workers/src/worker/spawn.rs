@@ -13,7 +13,7 @@ use crate::worker::thread::{Worker, current_worker};
 /// A worker with its running thread.
 pub(crate) struct Running {
     pub(crate) worker: Arc<Worker>,
-    /// Set at start.
+    /// Fixed at creation.
     pub(crate) tid: i32,
     /// Guarded by its own lock, which the joining thread takes.
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -38,7 +38,7 @@ impl Spawner {
         let worker = Arc::new(worker);
         let (ready, outcome) = channel();
         let inherits = worker.cpu.is_none() && current_worker().is_some();
-        // The creator is a worker, whose priority must not be inherited.
+        // A thread that a worker creates must not inherit the worker's priority.
         let wanted = match wanted {
             Wanted::Untouched if inherits => Wanted::Normal {
                 nice: self.base_nice,
@@ -68,7 +68,7 @@ impl Spawner {
                 thread: Mutex::new(Some(thread)),
             }),
             Err(error) => {
-                // This error is more precise than a panic of the thread.
+                // If the thread panicked, `error` already says that it died.
                 let _ = thread.join();
                 Err(error)
             }

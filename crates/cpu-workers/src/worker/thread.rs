@@ -51,16 +51,17 @@ pub(crate) struct Queued {
 
 /// State shared by a worker's thread and its owners.
 pub(crate) struct Worker {
-    /// Set at start.
+    /// Fixed at creation.
     pub(crate) name: String,
-    /// Set at start. `None` for a thread of the unbound pool.
+    /// Fixed at creation. `None` for a thread of the unbound pool.
     pub(crate) cpu: Option<usize>,
-    /// Set at start. A pinned worker has its own queue; all threads of the unbound pool share one.
+    /// Fixed at creation. A pinned worker has a queue of its own; all threads of the unbound pool
+    /// share one.
     pub(crate) queue: Arc<JobQueue<Queued>>,
     pub(crate) parker: Arc<Parker>,
     /// Atomic. The counters belong to the CPU, so they outlive this worker.
     pub(crate) counters: Arc<Counters>,
-    /// Set at start.
+    /// Fixed at creation.
     pub(crate) notices: Arc<Notices>,
     /// Guarded as described at `ThreadPriority`.
     pub(crate) priority: ThreadPriority,
@@ -177,7 +178,8 @@ impl Worker {
                 Taken::Closed => break,
             }
         }
-        // A thread that waits for a reply then notices that the reply's sender was dropped.
+        // This drops the senders of all outstanding replies, which ends the wait of a thread that
+        // expects one.
         *self.mailbox.lock() = None;
         self.parker.set_waker(None);
         drop(source);

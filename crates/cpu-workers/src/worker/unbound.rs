@@ -1,8 +1,8 @@
 //! The unbound pool: threads that are not pinned and share one queue. It always exists and takes
 //! the jobs of empty slots.
 //!
-//! As a fallback for pinned workers the pool is rarely used, so it starts without a thread; a job
-//! that finds no idle thread adds one, up to the limit.
+//! A pool that is a fallback for pinned workers is rarely used, so it starts without a thread; a
+//! job that finds no idle thread adds one, up to the limit.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -15,17 +15,17 @@ use crate::worker::spawn::{Running, Spawner};
 use crate::worker::thread::{Queued, Worker};
 
 pub(crate) struct UnboundPool {
-    /// Set at start.
+    /// Fixed at creation.
     name: String,
-    /// Set at start.
+    /// Fixed at creation.
     most: usize,
-    /// Set at start.
+    /// Fixed at creation.
     wanted: Wanted,
-    /// Set at start.
+    /// Fixed at creation.
     spawner: Spawner,
-    /// Set at start.
+    /// Fixed at creation.
     notices: Arc<Notices>,
-    /// Set at start. Shared by all threads.
+    /// Fixed at creation. Shared by all threads.
     queue: Arc<JobQueue<Queued>>,
     /// Guarded by its own lock.
     threads: Mutex<Threads>,

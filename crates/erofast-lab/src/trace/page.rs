@@ -21,7 +21,7 @@ const LANE: f64 = 24.0;
 const MARGIN: f64 = 0.15;
 /// If a thread's run would be drawn narrower than this, it is merged with the run before it.
 const NARROW: f64 = 0.3;
-/// Width of a letter, by which to decide which names fit.
+/// Assumed width of a letter, which decides whether a name is drawn.
 const LETTER: f64 = 7.0;
 
 /// The whole page: the threads that ran on each CPU, where the threads of the chain waited, and the

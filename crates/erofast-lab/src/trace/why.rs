@@ -85,7 +85,7 @@ pub fn print(report: &Report, task: &str, chains: &Chains) -> anyhow::Result<Out
     Ok(Outcome::Fine)
 }
 
-/// A note such as "; sh:26609 became gzip later": a thread is found by its last name, but a step
+/// A note such as "; sh:26609 became gzip later": a thread is found by its latest name, but a step
 /// shows the name that the thread had at the time.
 fn renamed(report: &Report, chain: &Chain) -> String {
     let last = report.comm(chain.pid);

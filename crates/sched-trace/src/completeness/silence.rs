@@ -25,7 +25,7 @@ const GAPS: usize = 16;
 /// Number of waits, or runs, needed to show what is usual for a thread.
 const USUAL: usize = 20;
 
-/// Factors by which a pause and a silence must exceed the usual waits.
+/// Factors by which a pause of all CPUs, and a silence of one CPU, must exceed the usual waits.
 const MUCH: [u64; 2] = [2, 4];
 
 /// A wait for a CPU.

@@ -316,7 +316,7 @@ fn a_wait_across_a_silence_of_all_cpus_is_left_out() {
     let text = "0 0 1 waking 7; 1 0 1 S 2; 3587000000 0 2 S 7; 3587000010 0 7 S 0";
     let report = analyse(&trace(text));
     assert_eq!((report.waits.len(), report.left_out), (0, 1));
-    // A thread that occupies its CPU for a second does not make a silence.
+    // A thread that occupies its CPU for a second is not mistaken for a silence.
     let text = "0 0 1 waking 7; 1 0 1 S 2; 1000000 0 2 S 7";
     assert_eq!(analyse(&trace(text)).waits.len(), 1);
 }

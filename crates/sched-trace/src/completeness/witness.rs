@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, HashMap};
 /// pauses it, which takes less than this.
 const QUEUED_ON_IDLE_NS: u64 = 200_000_000;
 
-/// Starting a recording and stopping it may each take up to one part in this many of its length.
+/// Starting a recording may take up to its length divided by this number, and so may stopping it.
 const EDGE: u64 = 20;
 
 /// Events of a CPU that must be missing, and why.
@@ -56,8 +56,8 @@ pub(super) fn proofs(trace: &Trace) -> Vec<Proof> {
     proofs
 }
 
-/// The period in which all CPUs are recorded by a recorder that starts and stops them one after
-/// another (perf). Contradictions outside this period are due to the staggered start or stop,
+/// The period in which all CPUs are recorded by a recorder that starts and stops recording them one
+/// after another (perf). Contradictions outside this period are due to the staggered start or stop,
 /// unless it took more than a small part of the recording.
 fn edges(trace: &Trace) -> Option<(u64, u64)> {
     let (first, last) = trace.span()?;
@@ -75,7 +75,8 @@ fn edges(trace: &Trace) -> Option<(u64, u64)> {
 }
 
 /// The period in which the wake-ups that all CPUs cause are recorded. A recorder may start and stop
-/// the CPUs one after another, and on each CPU the events one after another (perf).
+/// recording the CPUs one after another, and on each CPU the kinds of events one after another
+/// (perf).
 fn wakes(events: &[Event]) -> Option<(u64, u64)> {
     let mut cpus: BTreeMap<u32, Option<(u64, u64)>> = BTreeMap::new();
     for event in events {

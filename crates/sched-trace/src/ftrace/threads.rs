@@ -6,7 +6,7 @@ use std::collections::HashMap;
 /// `CLONE_THREAD` of clone(2): the new task is a thread of its parent's process.
 const CLONE_THREAD: u64 = 0x10000;
 
-/// Fills [`Trace::threads`] with the last name of each thread in the events; existing names are
+/// Fills [`Trace::threads`] with the latest name of each thread in the events; existing names are
 /// kept.
 pub(crate) fn name_threads(trace: &mut Trace) {
     let mut comms: HashMap<i32, Comm> = HashMap::new();

@@ -38,7 +38,7 @@ impl Default for ReadOptions {
 }
 
 impl ReadOptions {
-    /// Checks everything that a trace collects from events.
+    /// Checks the numbers of events, threads and slices of a trace, and the size of its names.
     pub(crate) fn check(&self, trace: &Trace) -> Result<(), Fault> {
         below(trace.events.len(), self.max_events, "events")?;
         below(trace.threads.len(), THREADS, "threads")?;
@@ -46,7 +46,7 @@ impl ReadOptions {
         below(trace.slices.len(), self.max_slices, "slices")
     }
 
-    /// Subtracts unpacked bytes from those that the compressed parts may still unpack to.
+    /// Counts unpacked bytes against the limit for all compressed parts.
     pub(crate) fn unpack(&mut self, bytes: usize) -> Result<(), Fault> {
         let left = self.max_unpacked_bytes.checked_sub(bytes as u64);
         self.max_unpacked_bytes = left.ok_or(Fault::TooBig {

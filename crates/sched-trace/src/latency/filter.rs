@@ -37,8 +37,8 @@ impl Filter<'_> {
             })
     }
 
-    /// Whether the filter accepts the activity of a thread on a CPU at a given time, waiting or
-    /// not.
+    /// Whether the filter accepts what a thread does on a CPU at a given time, even if the thread
+    /// is not waiting.
     pub fn accepts_thread(&self, report: &Report, pid: i32, cpu: u32, time_ns: u64) -> bool {
         self.selects(time_ns, cpu, pid)
             && self
@@ -57,7 +57,7 @@ impl Filter<'_> {
         self.name.is_some()
     }
 
-    /// Whether the filter accepts every thread of the trace, and all of its time.
+    /// Whether the filter accepts every thread and every moment of the trace.
     pub(super) fn accepts_all(&self) -> bool {
         let anywhere = self.from_ns.is_none() && self.until_ns.is_none() && self.cpus.is_none();
         anywhere && self.name.is_none() && self.pids.is_none()

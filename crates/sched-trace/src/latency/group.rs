@@ -46,7 +46,7 @@ pub struct Group {
     pub queue_delay: Summary,
     /// Time from start to end of an item.
     pub run: Summary,
-    /// Whether the figures of this row may be relied on. Even in a valid table this may be false.
+    /// Whether the figures of this row may be relied on; may be false even in a valid table.
     pub valid: bool,
 }
 

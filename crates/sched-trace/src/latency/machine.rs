@@ -80,7 +80,7 @@ struct Machine {
     /// The thread on each CPU. A map, because the CPU numbers of a damaged trace are arbitrary.
     current: BTreeMap<u32, i32>,
     works: Works,
-    /// What is known of the report so far.
+    /// The report so far.
     report: Report,
     /// Number of waits that were cut off because the states of threads became unknown.
     cut: u64,

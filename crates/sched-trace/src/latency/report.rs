@@ -57,14 +57,14 @@ pub struct Report {
     pub names: Names,
     /// Notices, including the limits of the figures.
     pub notices: Vec<Notice>,
-    /// The last name of each thread in the events.
+    /// The latest name of each thread in the events.
     pub(super) comms: BTreeMap<i32, Comm>,
     /// The process of each thread, if known.
     pub(super) processes: BTreeMap<i32, i32>,
 }
 
 impl Report {
-    /// The last name of a thread; empty if the trace does not have it.
+    /// The latest name of a thread; empty if the trace does not have it.
     pub fn comm(&self, pid: i32) -> Comm {
         self.comms.get(&pid).copied().unwrap_or_default()
     }

@@ -104,7 +104,7 @@ impl Bundles {
     }
 
     /// Resets the state of one recording, because another one follows in the same file. Addresses
-    /// are kept: they belong to the kernel.
+    /// are kept, because they are the same for all recordings of one kernel.
     pub fn next_recording(&mut self) {
         *self = Self {
             addresses: std::mem::take(&mut self.addresses),

@@ -25,7 +25,7 @@ pub fn save(trace: &Trace, path: &Path) -> Result<()> {
     let failed = |error| Fault::Io(error).at(path);
     let mut file = File::create(path).map(BufWriter::new).map_err(failed)?;
     let written = write(trace, &mut file).and_then(|()| file.flush());
-    // Not a device or a pipe.
+    // A device or a pipe is not removed.
     if written.is_err() && path.symlink_metadata().is_ok_and(|it| it.is_file()) {
         let _ = fs::remove_file(path);
     }

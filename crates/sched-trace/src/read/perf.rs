@@ -41,7 +41,8 @@ const LOST_SAMPLES: u32 = 13;
 const CONVERT: &str = "run: perf script --ns --show-lost-events \
                        -F comm,pid,tid,cpu,time,event,trace -i FILE > trace.txt";
 
-/// How to name functions: perf finds the kernel's symbols on the machine where it recorded.
+/// How to get the names of functions; perf finds the kernel's symbols only on the machine where it
+/// recorded.
 const NAME_FUNCTIONS: &str = "where perf recorded, as root, run: perf script --ns \
                               --show-lost-events -F comm,pid,tid,cpu,time,event,trace -i FILE > \
                               trace.txt";

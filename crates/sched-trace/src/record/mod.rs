@@ -61,7 +61,7 @@ pub struct Recorder {
     layout: PageLayout,
     /// Number of lost events that earlier traces have reported.
     lost_before: u64,
-    /// Threads noted at the start; kept until the first trace is taken.
+    /// Threads noted when the recording began; kept until the first trace is taken.
     noted: policies::Noted,
     /// The quotas as they were when the recording began or was last resumed, or when the last trace
     /// was taken.

@@ -174,7 +174,7 @@ fn wait(files: &[File], gone: &OwnedFd) -> bool {
             .iter()
             .any(|fd| fd.revents().contains(PollFlags::ERR))
     {
-        // An offline CPU's buffer may report errors forever: this avoids a busy loop.
+        // An offline CPU's buffer may report errors forever; the pause avoids a busy loop.
         thread::sleep(Duration::from_millis(100));
     }
     true

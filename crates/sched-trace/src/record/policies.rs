@@ -41,7 +41,7 @@ impl Noted {
                 let parent = policies.get(&event.pid).copied();
                 let parent = parent.or_else(|| Some(noted.get(&event.pid)?.1));
                 policies.insert(pid, parent.flatten());
-                // The pid belonged to another thread before.
+                // What was noted concerns an earlier thread with this pid.
                 noted.remove(&pid);
             }
         }

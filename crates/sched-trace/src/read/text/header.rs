@@ -3,7 +3,7 @@
 use super::parts::Parts;
 use crate::input::CPUS;
 
-/// Perfetto's converter prints this header above any trace.
+/// Perfetto's converter prints this header above every trace, whatever the trace contains.
 const CONVERTED: &str = "30624/30624   #P:4";
 
 /// The contents of a text's headers, and how many events follow them.

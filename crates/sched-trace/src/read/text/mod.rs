@@ -174,8 +174,8 @@ impl Lines {
                 trace.trim();
             }
             (0, _) => {}
-            // Which CPUs have overwritten events is unknown; each recording has its own ring
-            // buffer.
+            // It is unknown on which CPUs events were overwritten. If there are several recordings,
+            // it is also unknown in which of them, since each has its own ring buffer.
             (overwritten, 0) if trace.claims.seams.is_empty() => {
                 trace.begin_whole(overwritten, |_| true);
             }

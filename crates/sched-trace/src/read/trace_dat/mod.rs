@@ -133,7 +133,7 @@ fn version7<R: Read + Seek>(
     };
     let (compressed, length) = sections::section_head(reader, buffer.section, options::BUFFER)?;
     let end = reader.offset.saturating_add(length).min(size);
-    // More sections follow the events, or another trace, which the caller refuses.
+    // The events are followed by more sections, or by another trace, which the caller refuses.
     if !holds_another(reader, end, size)? {
         sections::check(reader, end, size)?;
     }

@@ -22,8 +22,8 @@ struct Pages {
     /// overwritten.
     first: bool,
     wrapped: BTreeSet<u32>,
-    /// Number of events that pages report as missing before them: of all pages, and of all but the
-    /// first page of each CPU.
+    /// Number of events that pages report as missing before them: the sum over all pages, and the
+    /// sum without the first page of each CPU.
     flagged: u64,
     missed: u64,
     /// Events of all kinds that were found, by CPU.
