@@ -203,8 +203,8 @@ impl Drop for Keeping {
     }
 }
 
-/// Whether launches found so many of the bytes that they needed in the file that the file need not
-/// be rewritten. `most` is the limit of the bytes that are kept.
+/// Whether the file held enough of the bytes that launches needed, so that it need not be
+/// rewritten. `most` is the limit of the bytes that are kept.
 fn has_most(before: &Decoded, most: u64) -> bool {
     let (read, missed) = before.bytes();
     let is_full = before.length >= most - most / NEW_SHARE;
