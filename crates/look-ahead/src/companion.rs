@@ -34,7 +34,7 @@ use crate::turns::Turns;
 /// After this many consecutive mounts without a launch, none is expected.
 const IDLE_MOUNTS: u32 = 3;
 
-/// Time to find the names of a recorded launch after the mount is gone.
+/// Time to find the names of a recorded launch when it has ended or the mount is gone.
 const LAST_NAMES: Duration = Duration::from_millis(300);
 
 /// A launch in progress. Times are in milliseconds.

@@ -38,7 +38,7 @@ const QUIET: Duration = Duration::from_secs(3);
 /// How often to check whether a launch is over.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// How many times one mount may write the kept bytes.
+/// Maximum number of times that one mount writes the file of decoded bytes.
 const MOST_WRITES: usize = 8;
 
 /// The decoded bytes that one mount keeps.

@@ -39,8 +39,7 @@ figures::figures! {
         protocol: Protocol,
         /// Requests served.
         requests: u64,
-        /// Requests served on the reader's CPU, if that CPU is known; over `/dev/fuse` estimated
-        /// from samples.
+        /// Requests served on the reader's CPU, if that is known; over /dev/fuse from samples.
         same_cpu: u64,
         /// Each thread that serves and decodes.
         workers: Vec<WorkerStats>,
