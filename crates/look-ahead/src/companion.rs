@@ -189,7 +189,8 @@ impl Companion {
         self.publish();
     }
 
-    /// Reports a fault in a profile that came with the image. It does not prevent learning.
+    /// Reports a fault in a profile that came with the image. Such a fault does not prevent
+    /// learning.
     fn complain(&mut self, line: String) {
         self.store.note(&line);
         self.trouble = Some(line);

@@ -424,7 +424,8 @@ impl Replay {
         Some(self.parts(place).get(number)?.state.load(Ordering::Relaxed))
     }
 
-    /// The windows of the replay.
+    /// All windows of the replay, probes included: the path of the file, and the number of the
+    /// window.
     pub(crate) fn windows(&self) -> impl Iterator<Item = (&[u8], u32)> {
         let reads = self.items.iter().filter_map(|item| match item {
             Item::Read(file, parts) => Some((&self.files[*file].path[..], parts)),

@@ -162,8 +162,8 @@ impl MountHelper {
         socket.map(DecodedWriter::new)
     }
 
-    /// Gets the memory in which this server records events for the companion of the mount. Call
-    /// this once the handshake is complete.
+    /// Gets the memory in which this server records events for the companion of the mount. The
+    /// first server calls this before it mounts, because the companion starts during the handshake.
     pub(crate) fn events(&self) -> Result<Events, Error> {
         let file = self.descriptor(Request::Events)?;
         let wake = self.descriptor(Request::Wake)?;

@@ -209,7 +209,8 @@ impl Serving<'_> {
         // Each addition is set only once, so setting it cannot fail.
         let _ = image.additions.counters.set(Box::new(counters));
         let nodes = image.nodes;
-        // Do this before the storing threads have their own descriptor tables.
+        // Open the file of decoded bytes before the storing threads have their own descriptor
+        // tables: they read from it too.
         let keeping = match resumes {
             true => None,
             false => self.decoded(helper, &image),
