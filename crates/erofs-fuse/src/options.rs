@@ -121,8 +121,8 @@ pub enum ProfileLocation {
     Learned,
     /// In this file, given by an absolute path.
     File(PathBuf),
-    /// In this file, to which the reads of launches are written while nothing is replayed. Not a
-    /// mount option, but used for recording a profile.
+    /// In this file: the reads of launches are written to it, and nothing is replayed. Not a mount
+    /// option, but used for recording a profile.
     Recorded(PathBuf),
 }
 

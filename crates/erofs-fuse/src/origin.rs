@@ -1,4 +1,5 @@
-//! The user that started this process. A server that root started later runs as another user.
+//! The user that started this process. A server that root started changes to another user
+//! afterwards.
 
 use std::sync::LazyLock;
 

@@ -146,7 +146,7 @@ pub unsafe extern "C" fn erofast_read_at(
     call(|| {
         // SAFETY: the header requires an open image or NULL.
         let image = unsafe { reference(image, "image") }?;
-        // SAFETY: the header requires a buffer of that size, or NULL.
+        // SAFETY: the header requires a buffer of `size` bytes, or NULL.
         let buffer = unsafe { bytes(buffer, size) }?;
         Ok(image.read_at(nid, buffer, offset)? as i64)
     })
@@ -202,7 +202,7 @@ pub unsafe extern "C" fn erofast_readlink(
     call(|| {
         // SAFETY: the header requires an open image or NULL.
         let image = unsafe { reference(image, "image") }?;
-        // SAFETY: the header requires a buffer of that size, or NULL.
+        // SAFETY: the header requires a buffer of `size` bytes, or NULL.
         let buffer = unsafe { bytes(buffer.cast(), size) }?;
         deliver(&image.read_link(nid)?, buffer)
     })
@@ -218,7 +218,7 @@ pub unsafe extern "C" fn erofast_listxattr(
     call(|| {
         // SAFETY: the header requires an open image or NULL.
         let image = unsafe { reference(image, "image") }?;
-        // SAFETY: the header requires a buffer of that size, or NULL.
+        // SAFETY: the header requires a buffer of `size` bytes, or NULL.
         let buffer = unsafe { bytes(buffer.cast(), size) }?;
         deliver(&image.xattr_names(nid)?, buffer)
     })
@@ -237,7 +237,7 @@ pub unsafe extern "C" fn erofast_getxattr(
         let image = unsafe { reference(image, "image") }?;
         // SAFETY: the header requires a C string or NULL.
         let name = unsafe { text(name, "name") }?;
-        // SAFETY: the header requires a buffer of that size, or NULL.
+        // SAFETY: the header requires a buffer of `size` bytes, or NULL.
         let buffer = unsafe { bytes(buffer, size) }?;
         deliver(&image.xattr(nid, name)?, buffer)
     })

@@ -120,8 +120,8 @@ impl Image {
     }
 }
 
-/// Copies a result into the caller's buffer, and returns the length of the result. With an empty
-/// buffer, it only returns the length.
+/// Copies a result into the caller's buffer, and returns the length of the result. If the buffer is
+/// empty, nothing is copied.
 pub fn deliver(result: &[u8], buffer: &mut [u8]) -> Result<i64, Failure> {
     if !buffer.is_empty() {
         let Some(room) = buffer.get_mut(..result.len()) else {

@@ -48,7 +48,7 @@ pub unsafe fn put<T>(place: *mut T, value: T, what: &str) -> Result<(), Failure>
     if place.is_null() {
         return Err(null(what));
     }
-    // SAFETY: the caller guarantees memory for it.
+    // SAFETY: the caller guarantees memory for the result.
     unsafe { place.write(value) };
     Ok(())
 }

@@ -34,7 +34,7 @@ use crate::turns::Turns;
 /// After this many consecutive mounts without a launch, none is expected.
 const IDLE_MOUNTS: u32 = 3;
 
-/// Time to find the names of a recorded launch after the mount is gone.
+/// Time to find the names of a recorded launch when it has ended or the mount is gone.
 const LAST_NAMES: Duration = Duration::from_millis(300);
 
 /// A launch in progress. Times are in milliseconds.
@@ -74,8 +74,8 @@ pub struct Companion {
     /// Programs whose profiles came with the image and may still turn out not to match the mount's
     /// files, with their replays.
     unproved: Vec<(Known, Arc<Replay>)>,
-    /// How many profiles had been announced when one was last requested, and the number of
-    /// requests.
+    /// How many profiles had been announced when the companion last requested one, and how many
+    /// times it has requested one.
     arrivals: (u64, usize),
     has_looked_inside: bool,
     /// Programs that were launched from this mount, and how many windows their last launch had to
@@ -86,7 +86,7 @@ pub struct Companion {
     recent: VecDeque<u64>,
     /// Directories that were searched for names during the launch.
     searched: HashSet<Vec<u8>>,
-    /// The paths found in these directories, by inode number.
+    /// The paths found in the directories of `searched`, by inode number.
     entries: HashMap<u64, Vec<u8>>,
     room: Room,
     /// When the mount was last used.
@@ -189,7 +189,8 @@ impl Companion {
         self.publish();
     }
 
-    /// Reports a fault in a profile that came with the image. It does not prevent learning.
+    /// Reports a fault in a profile that came with the image. Such a fault does not prevent
+    /// learning.
     fn complain(&mut self, line: String) {
         self.store.note(&line);
         self.trouble = Some(line);

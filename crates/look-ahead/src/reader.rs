@@ -129,7 +129,7 @@ impl Reader {
 
     /// Registers the calling thread as the companion's first one, until the result is dropped.
     pub(crate) fn register(&self) -> Option<Registrar> {
-        // Clears the numbers left by a companion that has died.
+        // Clears the thread IDs left by a companion that has died.
         (0..MOST_THREADS).for_each(|place| self.shared.set(THREADS + place, 0));
         let own = self.registrar()?;
         own.register();
@@ -296,7 +296,7 @@ impl Reader {
         self.wake.clear();
     }
 
-    /// Publishes figures; false if they are too long.
+    /// Publishes figures; returns false if they are too long.
     pub(crate) fn publish(&self, report: &[u8]) -> bool {
         if report.len() > REPORT_BYTES {
             return false;

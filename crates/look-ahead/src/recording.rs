@@ -30,7 +30,7 @@ pub(crate) struct LookedUp {
 /// All requests of a launch.
 #[derive(Debug, Default)]
 pub(crate) struct Recording {
-    /// Ordered by their first page.
+    /// In the order in which a page of each was first requested.
     pub(crate) windows: Vec<RawWindow>,
     places: HashMap<(u64, u32), usize>,
     /// Names that were looked up, with their directories, and their inodes if they exist.

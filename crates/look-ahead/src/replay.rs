@@ -36,8 +36,8 @@ const MOST: u64 = 256 << 10;
 /// would cost more.
 const GAP: u64 = 16 * PAGE;
 
-/// Windows of a file are read together only if they are within this many bytes. Each pcluster is
-/// then decoded once, by one request.
+/// Windows of a file are read together only if a range of this many bytes holds them all. Each
+/// pcluster is then decoded once, by one request.
 const TOGETHER: u64 = 512 << 10;
 
 /// Windows are read together only with at most this many other steps of the launch between them.
@@ -58,15 +58,15 @@ pub(crate) struct Replay {
     program: Vec<u8>,
     items: Vec<Item>,
     files: Vec<File>,
-    /// Set at start: indices of files by path.
+    /// Set by `new`: indices of files by path.
     by_path: HashMap<Vec<u8>, usize>,
-    /// Set at start: for each window of a file, the item that reads it, and its position in that
+    /// Set by `new`: for each window of a file, the item that reads it, and its position in that
     /// item.
     places: HashMap<(usize, u32), (usize, usize)>,
     next: AtomicUsize,
-    /// Set at start: the limit of bytes to read ahead, a part of the memory that was free.
+    /// Set by `new`: how many bytes may be read ahead, a part of the memory that was free then.
     budget: u64,
-    /// Set at start.
+    /// Set by `new`.
     read_ahead: Arc<KernelReadAhead>,
     stopped: AtomicBool,
     /// Threads that are doing a step.
@@ -133,7 +133,7 @@ struct File {
     ino: AtomicU64,
     /// Atomic: whether the server has been told what will be read from the file.
     is_told: AtomicBool,
-    /// Set at start: indices of the reads from the file.
+    /// Set by [`Replay::new`]: indices of the items that read from the file.
     items: Vec<usize>,
 }
 
@@ -196,8 +196,8 @@ impl Replay {
         this
     }
 
-    /// Adds a window. It is read together with the last ones of its file if it is near them. A
-    /// probe separates its neighbours.
+    /// Adds a window. It is read together with the previous windows of its file if it is near them.
+    /// A probe separates its neighbours.
     fn add(&mut self, file: usize, window: Window, is_probe: bool) {
         let state = AtomicU8::new(if is_probe { PROBE } else { PENDING });
         let (number, part) = (window.number, Part { window, state });
@@ -242,7 +242,7 @@ impl Replay {
         let Some((first, last)) = window(offset).zip(window(last)) else {
             return;
         };
-        // At most what the kernel requests at a time.
+        // No request of the kernel spans more windows.
         for number in (first..=last).take(4096) {
             if let Some(place) = self.places.get(&(file, number)) {
                 self.window_was_read(*place);
@@ -424,7 +424,8 @@ impl Replay {
         Some(self.parts(place).get(number)?.state.load(Ordering::Relaxed))
     }
 
-    /// The windows of the replay.
+    /// All windows of the replay, probes included: the path of the file, and the number of the
+    /// window.
     pub(crate) fn windows(&self) -> impl Iterator<Item = (&[u8], u32)> {
         let reads = self.items.iter().filter_map(|item| match item {
             Item::Read(file, parts) => Some((&self.files[*file].path[..], parts)),
@@ -433,7 +434,7 @@ impl Replay {
         reads.flat_map(|(path, parts)| parts.iter().map(move |part| (path, part.window.number)))
     }
 
-    /// The number of windows that could not be read, and the number tried.
+    /// The number of windows that could not be read, and the number of all windows.
     pub(crate) fn refused(&self) -> (usize, usize) {
         let refused = self.refused.load(Ordering::Relaxed);
         (refused as usize, self.places.len())
@@ -457,7 +458,7 @@ impl Replay {
     }
 }
 
-/// Whether a window is read together with others of its file.
+/// Whether a window is read together with those in `parts`, which are of the same file.
 fn accepts(parts: &[Part], part: &Part) -> bool {
     let is_pending = |part: &Part| part.state.load(Ordering::Relaxed) == PENDING;
     let bounds = |part: &Part| {

@@ -57,8 +57,8 @@ pub(crate) const IMAGE_AT: usize = 64;
 pub(crate) const IMAGE_BYTES: usize = 256;
 pub(crate) const REPORT_AT: usize = 128;
 pub(crate) const REPORT_BYTES: usize = 16 << 10;
-/// Parts of files that a replay is about to read: the count so far, and the last of them, each with
-/// an inode number, the first byte, and the length in bytes.
+/// Parts of files that a replay is about to read: the number of parts so far, and the latest parts,
+/// each as an inode number, the first byte, and the length in bytes.
 pub(crate) const PARTS: usize = 37;
 pub(crate) const PARTS_AT: usize = REPORT_AT + REPORT_BYTES / 8;
 pub(crate) const PART: usize = 3;
@@ -73,8 +73,8 @@ pub(crate) const ARRIVALS: usize = 39;
 const RING_AT: usize = PARTS_AT + MOST_PARTS as usize * PART;
 const WORDS: usize = RING_AT + SLOTS as usize * SLOT;
 
-/// Values of [`SLEEPS`]: the companion is awake; the server wakes it for urgent records, and when
-/// the ring is half full; the server wakes it for any record.
+/// Values of [`SLEEPS`], in this order: the companion is awake; it sleeps until a record is urgent
+/// or the ring is half full; it sleeps until there is any record.
 pub(crate) const AWAKE: u64 = 0;
 pub(crate) const UNTIL_URGENT: u64 = 1;
 pub(crate) const UNTIL_ANY: u64 = 2;

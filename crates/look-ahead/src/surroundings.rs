@@ -52,7 +52,8 @@ pub struct Settings {
     pub any_file: bool,
     /// With `any_file`: whether the mount's first launch is its only one.
     pub one_launch: bool,
-    /// Whether the user named the file: if so, a file that is not a profile is left alone.
+    /// Whether the user named the file of learned launches. If so, an existing file that is not a
+    /// profile is left alone.
     pub is_named: bool,
     /// Whether launches may be replayed, although that may fetch from a URL.
     pub replays: bool,

@@ -58,7 +58,7 @@ pub(crate) struct Known {
 pub(crate) struct Candidate<'k> {
     pub(crate) program: &'k Program,
     pub(crate) origin: Origin,
-    /// The number of idle mounts counted on this machine.
+    /// Number of consecutive mounts without a launch of the program, counted on this machine.
     pub(crate) idle_mounts: u32,
 }
 

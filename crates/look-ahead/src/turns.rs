@@ -86,7 +86,8 @@ impl Turns {
         self.changed.notify_all();
     }
 
-    /// Numbers of the threads to start until there are `most`; they count as started.
+    /// Numbers of the threads that the caller must start so that there are `most`; these threads
+    /// count as started already.
     pub(crate) fn start_threads(&self, most: usize) -> Range<usize> {
         let mut state = self.state.lock();
         let threads = state.threads;

@@ -38,7 +38,7 @@ const QUIET: Duration = Duration::from_secs(3);
 /// How often to check whether a launch is over.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// How many times one mount may write the kept bytes.
+/// Maximum number of times that one mount writes the file of decoded bytes.
 const MOST_WRITES: usize = 8;
 
 /// The decoded bytes that one mount keeps.
@@ -203,8 +203,8 @@ impl Drop for Keeping {
     }
 }
 
-/// Whether launches found so many of the bytes that they needed in the file that the file need not
-/// be rewritten. `most` is the limit of the bytes that are kept.
+/// Whether the file held enough of the bytes that launches needed, so that it need not be
+/// rewritten. `most` is the limit of the bytes that are kept.
 fn has_most(before: &Decoded, most: u64) -> bool {
     let (read, missed) = before.bytes();
     let is_full = before.length >= most - most / NEW_SHARE;

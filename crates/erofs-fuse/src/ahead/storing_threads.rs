@@ -53,8 +53,8 @@ impl StoringThreads<'_> {
         demand: &Demand,
         work: impl FnOnce(&PageStore) + Send + 'static,
     ) {
-        // Only the main thread, which starts all threads and ends last, keeps the signs of life
-        // open.
+        // Only the main thread, which starts all threads and ends last, keeps open the descriptors
+        // that show that the server is alive.
         let signs = self.helper.signs_of_life();
         let session = Arc::clone(self.session);
         let first = Arc::clone(self.first);

@@ -80,7 +80,7 @@ pub(crate) struct Choices {
     /// Group of all files.
     pub(crate) gid: Option<u32>,
     /// With `allow_root`: the only user other than root who may use the mount. The kernel has no
-    /// such rule, so it must ask the server at every access.
+    /// such rule, so its caches expire at once, and it asks the server at every access.
     pub(crate) only_user: Option<u32>,
     /// Whether extended attributes leave out POSIX ACLs.
     pub(crate) no_acl: bool,

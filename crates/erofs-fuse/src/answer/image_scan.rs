@@ -16,8 +16,8 @@ use std::thread;
 use erofs_engine::erofs_format::{FileType, Inode, Nid};
 use erofs_engine::{Engine, ReadContext};
 
-/// Maximum number of requests without a result before the scan starts. The launch of a program
-/// requests one attribute of each program file.
+/// Maximum number of requests that find no attribute or hole before the scan starts. The launch of
+/// a program requests one attribute of each program file.
 const WORTH_SCANNING: u64 = 64;
 
 /// One request justifies scanning this many inodes.

@@ -47,9 +47,9 @@ impl MountHelper {
         }
     }
 
-    /// Connects to the helper that started this server with a socket as its standard input, which
-    /// `null` then replaces. `has_companion` says whether the helper answers the requests for a
-    /// companion.
+    /// Connects to the helper that started this server. The server's standard input is the socket
+    /// to the helper; `null` takes its place. `has_companion` says whether the helper answers the
+    /// requests for a companion.
     ///
     /// # Errors
     /// Returns an error if standard input cannot be replaced.
@@ -98,7 +98,8 @@ impl MountHelper {
         Ok(self.call(Request::Decoded)?.map(File::from))
     }
 
-    /// Gets the parts with which another server can replace this one.
+    /// Gets the memory for the requests in flight and the cloned descriptors, with which another
+    /// server can replace this one.
     pub(crate) fn restartable(&self) -> Result<Restartable, Error> {
         let in_flight = RequestsInFlight::map(self.descriptor(Request::InFlight)?.as_fd());
         Ok(Restartable {
@@ -141,8 +142,8 @@ impl MountHelper {
         }
     }
 
-    /// The descriptors by which other processes notice the death of this server, because they are
-    /// then closed. A thread with its own descriptor table must close its copies.
+    /// The descriptors that are closed when this server dies, which is how other processes notice
+    /// its death. A thread with its own descriptor table must close its copies.
     pub(crate) fn signs_of_life(&self) -> Vec<RawFd> {
         let held = [Some(&self.socket), self.alive.get()];
         held.into_iter().flatten().map(AsRawFd::as_raw_fd).collect()
@@ -161,8 +162,8 @@ impl MountHelper {
         socket.map(DecodedWriter::new)
     }
 
-    /// Gets the memory in which this server records events for the companion of the mount. Call
-    /// this once the handshake is complete.
+    /// Gets the memory in which this server records events for the companion of the mount. The
+    /// first server calls this before it mounts, because the companion starts during the handshake.
     pub(crate) fn events(&self) -> Result<Events, Error> {
         let file = self.descriptor(Request::Events)?;
         let wake = self.descriptor(Request::Wake)?;

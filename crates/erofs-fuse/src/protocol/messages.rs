@@ -57,10 +57,10 @@ pub enum Request {
         #[serde(default)]
         versioned: bool,
     },
-    /// Get the file that sets the kernel's read-ahead of the mount; no descriptor if it may not be
-    /// set.
+    /// Get the file that sets the kernel's read-ahead of the mount; the answer carries no
+    /// descriptor if the helper may not set the read-ahead.
     ReadAhead,
-    /// Get the memory for the requests in flight, which the first request creates.
+    /// Get the memory for the requests in flight; the helper creates it when it is first asked for.
     InFlight,
     /// Get a cloned descriptor of `/dev/fuse`, which the helper keeps too.
     Clone {
@@ -86,7 +86,8 @@ pub enum Request {
     Travelling,
     /// Write a line to the log. There is no answer.
     Note,
-    /// Open the profile of this name for reading; no descriptor if there is none yet.
+    /// Open the profile of this name for reading; the answer carries no descriptor if there is no
+    /// such profile yet.
     OpenProfile,
     /// Write this many bytes of the memory reserved for the profile to its file.
     WriteProfile,

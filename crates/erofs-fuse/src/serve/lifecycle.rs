@@ -71,7 +71,7 @@ pub fn serve(
     let options = &request.options;
     let mut restart = Restart::new(request)?;
     let engine = EngineOptions {
-        // This thread watches for changes while it waits.
+        // The main thread watches for changes of the image while it waits.
         watches: false,
         ..options.engine.clone()
     };
@@ -97,8 +97,8 @@ pub fn serve(
         SandboxMode::On | SandboxMode::Strict => Sandbox::begin(options.engine.hipri),
         SandboxMode::Off => Sandbox::default(),
     };
-    // Do this with the remaining rights: the kernel may allow io_uring only to privileged
-    // processes.
+    // Do this before `close` drops the remaining rights: the kernel may allow io_uring only to
+    // privileged processes.
     let rings = uring::rings(options)?;
     sandbox.close(rings.is_some());
     if options.sandbox == SandboxMode::Strict {
@@ -166,7 +166,7 @@ struct Serving<'s> {
     signals: &'s OwnedFd,
     on_demand: OnDemand,
     no_log: Option<&'static str>,
-    /// Why no pages can be stored ahead of their readers.
+    /// Why no pages can be stored ahead of their readers; `None` if they can.
     no_storing: Option<String>,
 }
 
@@ -206,10 +206,11 @@ impl Serving<'_> {
             started: Instant::now(),
         };
         let counters = move |own| serde_json::to_vec(&reporter.figures(own)?).ok();
-        // Each addition is made once, so that setting it succeeds.
+        // Each addition is set only once, so setting it cannot fail.
         let _ = image.additions.counters.set(Box::new(counters));
         let nodes = image.nodes;
-        // Do this before the storing threads have their own descriptor tables.
+        // Open the file of decoded bytes before the storing threads have their own descriptor
+        // tables: they read from it too.
         let keeping = match resumes {
             true => None,
             false => self.decoded(helper, &image),
@@ -288,7 +289,7 @@ impl Serving<'_> {
             let _ = image.additions.read_ahead.set(files);
             running
         });
-        // Only root can copy the mount, and without a copy no directory is listed.
+        // Only root can copy the mount, and without a copy no directory is listed ahead.
         if origin::user().is_root() && self.request.passed_device().is_none() {
             if let Some(events) = events {
                 let directories = DirectoryReadAhead::new(image.nodes.root(), events);

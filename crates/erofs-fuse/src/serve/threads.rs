@@ -56,9 +56,9 @@ fn start_with(
 /// wait until these threads run.
 ///
 /// The overflow thread takes requests that a busy worker cannot take. It has the priority of the
-/// workers, because a real-time overflow thread would keep a worker of an idle machine from its
-/// part of the previous request. The second thread keeps the overflow thread from taking single
-/// requests.
+/// workers, because on an idle machine a real-time overflow thread would keep a worker from
+/// decoding its part of the previous request. The second thread keeps the overflow thread from
+/// taking single requests.
 fn start_overflow_queue(engine: &Arc<Engine>, session: &Arc<Session>) -> Result<(), Error> {
     let start = |name, open: fn(&Arc<Session>) -> io::Result<Box<dyn Channel>>| {
         let engine = Arc::downgrade(engine);

@@ -33,7 +33,7 @@ pub(crate) struct Watched<'w> {
     pub on_demand: &'w mut OnDemand,
     /// The pinned workers, whose CPUs may come and go.
     pub workers: Option<&'w Workers>,
-    /// The engine whose load is checked while waiting.
+    /// The engine; the main thread checks the load of its CPUs while it waits.
     pub engine: &'w Engine,
     /// The channel for FORGET and INTERRUPT, unless the serving threads take these.
     pub forgets: Option<Box<dyn Channel>>,
@@ -172,8 +172,9 @@ impl Check {
 
 /// Unmounts a mount that has not been used for `limit`, with an accuracy of an eighth of `limit`.
 ///
-/// The server only sees requests; a program may also use the kernel's caches. Therefore root marks
-/// the mount (umount2(2), MNT_EXPIRE) as soon as requests cease: any use removes the mark.
+/// The server only sees requests; a program may also use the kernel's caches. Therefore the mount
+/// helper, if it runs as root, marks the mount (umount2(2), MNT_EXPIRE) as soon as requests cease;
+/// any use removes the mark.
 struct Idle {
     limit: Duration,
     requests: u64,

@@ -16,11 +16,11 @@ type Start = Box<dyn FnOnce()>;
 /// The threads of one mount, owned by the main thread.
 pub(crate) struct OnDemand {
     asked: Arc<EventFd>,
-    /// Those that have not been requested yet.
+    /// Threads that have not been started yet, with the functions that start them.
     threads: Vec<(Demand, Start)>,
 }
 
-/// Requests one thread.
+/// A handle with which one thread is requested.
 #[derive(Clone, Debug)]
 pub(crate) struct Demand {
     /// Atomic: set once.
@@ -36,7 +36,7 @@ impl OnDemand {
         })
     }
 
-    /// Creates the request for a thread whose start function is [set](Self::starts) later.
+    /// Creates the handle for a thread whose start function is [set](Self::starts) later.
     pub(crate) fn demand(&self) -> Demand {
         Demand {
             asked: Arc::default(),

@@ -51,7 +51,7 @@ pub(crate) struct FileReadAhead {
     /// Guarded by its own lock: held for lookups only.
     state: PiMutex<State>,
     changed: PiCondvar,
-    /// Requests the thread that stores files.
+    /// Starts the thread that stores files.
     pub(super) demand: Demand,
     counters: Counters,
 }

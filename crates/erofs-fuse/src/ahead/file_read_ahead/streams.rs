@@ -26,7 +26,7 @@ const LATEST: u32 = 32;
 /// Number of files in the first window and in the largest one.
 const WINDOW: [u64; 2] = [8, 64];
 
-/// Files that are still to be stored, except for the marker.
+/// The files of a window that are still to be stored; the marker among them is left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Window {
     stream: u64,

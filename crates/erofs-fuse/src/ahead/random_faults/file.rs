@@ -9,14 +9,14 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Number of reads, each apart from earlier ones, before a window is declined, if no declined
-/// window was needed.
+/// Number of reads, each far from earlier ones, before a window is declined, if no declined window
+/// was needed.
 const EARLIEST: u32 = 8;
 
 /// Maximum value of `caution`.
 const LATEST: u32 = 1 << 12;
 
-/// Weight of a read next to an earlier one, relative to a read apart from all others.
+/// Weight of a read next to an earlier one, relative to a read far from all others.
 const BESIDE: u32 = 8;
 
 /// Number of earlier windows, and of earlier pages, that a read is compared with.
@@ -50,9 +50,9 @@ pub(super) struct File {
     /// First pages of accesses while windows are declined; the latest is last.
     pages: VecDeque<u64>,
     declined: VecDeque<Declined>,
-    /// Number of reads apart from others, minus [`BESIDE`] for each read next to another one.
+    /// Number of reads far from all others, minus [`BESIDE`] for each read next to another one.
     apart: u32,
-    /// Number of reads apart that are required beyond [`EARLIEST`].
+    /// Number of reads far from all others that are required beyond [`EARLIEST`].
     caution: u32,
     /// Number of windows declined since one was needed, or since the caution was halved.
     unneeded: u32,
@@ -70,7 +70,8 @@ struct Declined {
     range: Range<u64>,
     /// Number of the read that was declined.
     number: u64,
-    /// The first page that was requested, and the number of that read.
+    /// Offset of the first page that was requested from the window, and the number of the read that
+    /// requested it.
     asked: Option<(u64, u64)>,
 }
 
@@ -81,7 +82,7 @@ pub(super) enum Shows {
     /// A declined window was needed.
     Needed,
     /// The kernel uses large folios in a declined window: reading one of them takes as long as
-    /// reading a window, and an error would reach programs.
+    /// reading a window, and declining such a read would pass an error to programs.
     LargePages,
 }
 

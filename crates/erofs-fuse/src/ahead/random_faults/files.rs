@@ -13,7 +13,7 @@ pub(super) struct Files(Vec<(Nid, File)>);
 
 impl Default for Files {
     fn default() -> Self {
-        // The list itself never grows while a request waits.
+        // Allocate the whole list now, so that no request has to wait while the list grows.
         Self(Vec::with_capacity(FILES))
     }
 }
@@ -30,7 +30,7 @@ impl Files {
         files.any(|(of, file)| *of == nid && file.is_random())
     }
 
-    /// The file, which counts as read last from now on.
+    /// Returns the file, which becomes the one that was read last.
     pub(super) fn file(&mut self, nid: Nid) -> &mut File {
         let place = self.0.iter().position(|(of, _)| *of == nid);
         let place = place.unwrap_or_else(|| {

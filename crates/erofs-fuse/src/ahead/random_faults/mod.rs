@@ -37,13 +37,13 @@ figures::figures! {
 /// The windows of one mount.
 #[derive(Debug)]
 pub(crate) struct RandomFaults {
-    /// Guarded by its own lock; if it is taken, no thread waits for it.
+    /// Guarded by its own lock; no thread waits for the lock if another holds it.
     files: PiMutex<Files>,
     /// Size in bytes of the kernel's largest window.
     longest: u64,
     /// Whether any window was declined. From then on, requests for single pages are examined.
     declined_any: AtomicBool,
-    /// Set once, if the kernel uses large folios, so that nothing must be declined.
+    /// Set if the kernel uses large folios; from then on, no window is declined.
     unfit: AtomicBool,
     page_size: u32,
     counters: Counters,

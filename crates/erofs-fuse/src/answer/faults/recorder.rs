@@ -50,7 +50,7 @@ pub(crate) struct FaultRecorder {
 /// everything is logged.
 pub(crate) struct Running {
     recorder: Arc<FaultRecorder>,
-    /// Set by the main thread, which also drops this.
+    /// Set by the main thread, which also drops the `Running`.
     thread: Rc<Cell<Option<JoinHandle<()>>>>,
 }
 

@@ -18,7 +18,7 @@ pub(super) struct FaultTable {
     pub(super) totals: Totals,
     /// The change of the image's files, if there was one.
     pub(super) change: Option<Change>,
-    /// Whether `change` was logged, or the log refused it.
+    /// Whether `change` was passed to the log, which may have refused it.
     change_logged: bool,
 }
 
