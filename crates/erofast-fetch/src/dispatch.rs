@@ -67,7 +67,7 @@ fn is_awaited(images: &[Rc<Fetch>]) -> bool {
 fn next_idle(fetch: &Fetch) -> Option<(Rc<Fetch>, Range<u64>)> {
     let images = fetch.shared.last_read.images();
     let blocks = fetch.shared.link.idle_blocks(is_awaited(&images))?;
-    // A launch profile says what is read next, and nothing may compete with it.
+    // The blocks in a launch profile are read next, and nothing may compete with them.
     if images.iter().any(|image| image.has(Class::Profile)) {
         return None;
     }

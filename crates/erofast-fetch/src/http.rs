@@ -97,7 +97,7 @@ impl Server {
         Ok(self.follow(url, headers).await?.1)
     }
 
-    /// Requests bytes. With `identity`, they must belong to that image.
+    /// Requests bytes; if `identity` is given, bytes of that image only.
     pub async fn get(
         &self,
         bytes: &Range<u64>,

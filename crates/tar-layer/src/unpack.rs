@@ -506,8 +506,8 @@ impl Layer<'_> {
         })
     }
 
-    /// Sets the times of directories last and by name, as containerd does: a file that has replaced
-    /// a directory gets the directory's time.
+    /// Sets the times of directories at the end, and by path, as containerd does: a file that has
+    /// replaced a directory gets the directory's time.
     fn date_directories(&mut self) -> Result<()> {
         for (path, time) in std::mem::take(&mut self.directories) {
             let found = self.tree.find(&clean(&path));
