@@ -67,7 +67,7 @@ pub struct Link {
     transfer: Cell<Option<Duration>>,
     /// The shortest recent time from a request to the first byte of its answer.
     wait: Cell<Option<Duration>>,
-    /// When the current period of [`LATELY`] began, and the shortest such time in it.
+    /// When the current period of [`LATELY`] began, and the shortest time to a first byte in it.
     lately: Cell<Option<(Instant, Duration)>>,
     /// Bytes that have arrived.
     arrived: Cell<u64>,
