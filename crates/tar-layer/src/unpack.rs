@@ -437,7 +437,8 @@ impl Layer<'_> {
         }
     }
 
-    /// Gives an inode the attributes of another entry; extended ones are added.
+    /// Gives an inode the attributes of another entry; extended attributes are added to those that
+    /// the inode has.
     fn change(&mut self, number: Number, attributes: Attributes) {
         let inode = self.tree.inode_mut(number);
         let own = &mut inode.attributes;
