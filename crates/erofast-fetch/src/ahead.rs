@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::rc::{Rc, Weak};
 
-/// Maximum number of spots, and of related ranges, that are remembered.
+/// Maximum number of spots, and of related ranges, that are remembered for an image.
 const MOST_SPOTS: usize = 16;
 
 /// Blocks of the same file count as near at up to this many times the usual distance from a read.

@@ -78,7 +78,7 @@ fn next_idle(fetch: &Fetch) -> Option<(Rc<Fetch>, Range<u64>)> {
     of(Fetch::next_near).or_else(|| of(Fetch::next_rest))
 }
 
-/// Fetches a range; `ahead` if no reader waits for it.
+/// Fetches a range; `ahead` says that no reader waits for it.
 fn begin(fetch: &Rc<Fetch>, run: Range<u64>, ahead: bool) {
     let bytes = fetch.bytes(&run);
     let flight = fetch.shared.link.send(&bytes, ahead);

@@ -256,7 +256,7 @@ impl Link {
         limit.is_some_and(|limit| self.recent.get().iter().all(|&wait| wait > limit))
     }
 
-    /// Notes that a range is requested; `ahead` if no reader waits for it.
+    /// Notes that a range is requested; `ahead` says that no reader waits for it.
     pub fn send(self: &Rc<Self>, bytes: &Range<u64>, ahead: bool) -> Flight {
         let bytes = bytes.end - bytes.start;
         self.fly(bytes as i64, ahead);

@@ -139,8 +139,8 @@ pub struct Waiting {
     heard: Instant,
     /// Bytes that have arrived since `heard`.
     bytes: u64,
-    /// The times until which the server asked not to be contacted: at all, and for blocks that
-    /// nobody waits for.
+    /// The times until which nothing is requested, and until which only blocks that readers wait
+    /// for are requested, because the server asked for a pause.
     hold: Instant,
     hold_ahead: Instant,
 }
