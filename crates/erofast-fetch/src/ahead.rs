@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::rc::{Rc, Weak};
 
-/// Maximum number of spots, and of related ranges, that are remembered.
+/// Maximum number of spots, and of related ranges, that are remembered for an image.
 const MOST_SPOTS: usize = 16;
 
 /// Blocks of the same file count as near at up to this many times the usual distance from a read.
@@ -51,7 +51,7 @@ pub struct Spots {
     related: VecDeque<Range<u64>>,
 }
 
-/// A place that was read; its ranges are in blocks.
+/// A place that was read. All its ranges are ranges of block numbers.
 #[derive(Debug, Clone)]
 struct Spot {
     /// The blocks that were read.
@@ -181,7 +181,7 @@ mod tests {
             all(&mut spots, 2, |_| true),
             [52..54, 48..50, 54..56, 46..48]
         );
-        // At the beginning of an image, next to a block that is already present.
+        // A read at the beginning of an image, next to a block that is already present.
         spots.read(1..2, &(4..100));
         assert_eq!(all(&mut spots, 4, |block| block != 3), [2..3, 0..1, 4..6]);
     }

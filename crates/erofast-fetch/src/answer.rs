@@ -63,7 +63,7 @@ pub fn text(headers: &HeaderMap, name: impl AsHeaderName) -> Option<String> {
     Some(headers.get(name)?.to_str().ok()?.to_owned())
 }
 
-/// Reads an answer, until `is_enough` says that the bytes so far suffice or the answer ends.
+/// Reads an answer until it ends, or until `is_enough` says that the bytes so far suffice.
 pub async fn read(
     mut response: Response,
     is_enough: impl Fn(&[u8]) -> bool,

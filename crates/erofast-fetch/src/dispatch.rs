@@ -67,7 +67,7 @@ fn is_awaited(images: &[Rc<Fetch>]) -> bool {
 fn next_idle(fetch: &Fetch) -> Option<(Rc<Fetch>, Range<u64>)> {
     let images = fetch.shared.last_read.images();
     let blocks = fetch.shared.link.idle_blocks(is_awaited(&images))?;
-    // A launch profile says what is read next, and nothing may compete with it.
+    // The blocks in a launch profile are read next, and nothing may compete with them.
     if images.iter().any(|image| image.has(Class::Profile)) {
         return None;
     }
@@ -78,7 +78,7 @@ fn next_idle(fetch: &Fetch) -> Option<(Rc<Fetch>, Range<u64>)> {
     of(Fetch::next_near).or_else(|| of(Fetch::next_rest))
 }
 
-/// Fetches a range; `ahead` if no reader waits for it.
+/// Fetches a range; `ahead` says that no reader waits for it.
 fn begin(fetch: &Rc<Fetch>, run: Range<u64>, ahead: bool) {
     let bytes = fetch.bytes(&run);
     let flight = fetch.shared.link.send(&bytes, ahead);

@@ -6,8 +6,8 @@ use reqwest::Url;
 
 use crate::failure::{Failure, ensure};
 
-/// The URL of the reference's manifest, even if its digest is that of a blob: [`blob`] derives the
-/// URL of the blob from this one.
+/// The URL of the reference's manifest. If the reference has the digest of a blob, [`blob`] derives
+/// the URL of the blob from this one.
 pub fn manifest(reference: &Reference, options: &Options) -> Result<Url, Failure> {
     let (registry, name) = (&reference.registry, &reference.name);
     let address = format!("{registry}/v2/{name}/manifests/{}", reference.version);

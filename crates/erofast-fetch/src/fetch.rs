@@ -376,7 +376,7 @@ impl Fetch {
         let why = asked.failure.as_ref().map(|why| why.text.clone());
         let why = why.unwrap_or_else(|| "the server sent nothing in time".to_owned());
         let text = self.about(&asked, &why);
-        // No reader has waited for blocks that were read ahead.
+        // Other classes do not count: no reader has waited for their blocks.
         if errno == Errno::TIMEDOUT && asked.class == Class::Demand {
             self.given_up.borrow_mut().add(&asked.missing, &why);
         }
@@ -438,7 +438,7 @@ impl Fetch {
         let asked = self.asked.notified();
         match self.waiting.borrow().len() == 0 && !self.verification.is_running() {
             true => asked.await,
-            // The timeout needs no handling.
+            // Whether a question came or the time ran out makes no difference to the caller.
             false => drop(timeout(TICK, asked).await),
         }
     }

@@ -18,7 +18,8 @@ use tokio::task::{JoinHandle, spawn_local};
 use crate::failure::in_time;
 use crate::http::Server;
 
-/// Bytes requested first: on a connection in slow start, one block would take as long.
+/// Number of bytes in the first request. On a connection in slow start, a single block would take
+/// just as long.
 pub const FIRST: u64 = 2 * BLOCK;
 
 /// Maximum number of simultaneous requests: a registry without HTTP/2 needs a connection for each.

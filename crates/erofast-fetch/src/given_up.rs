@@ -34,7 +34,7 @@ impl GivenUp {
         Some(all?.first()?.1.as_str())
     }
 
-    /// Why the last block was given up, if that happened within this time.
+    /// Why a block was last given up, if that was less than `limit` ago.
     pub fn last_within(&self, limit: Duration) -> Option<&str> {
         let (when, why) = self.last.as_ref()?;
         (when.elapsed() < limit).then_some(why)

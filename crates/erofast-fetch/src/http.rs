@@ -67,8 +67,8 @@ impl Server {
         })
     }
 
-    /// Whether a registry that was contacted without TLS answers with it, or the other way round.
-    /// No credentials are sent.
+    /// Whether the registry speaks TLS although it was contacted without it, or the other way
+    /// round. No credentials are sent.
     pub async fn answers_otherwise(&self) -> Result<bool, Failure> {
         let scheme = if self.is_plain() { "https" } else { "http" };
         let url = format!("{scheme}://{}/v2/", self.url.authority());
@@ -97,7 +97,7 @@ impl Server {
         Ok(self.follow(url, headers).await?.1)
     }
 
-    /// Requests bytes. With `identity`, they must belong to that image.
+    /// Requests bytes; if `identity` is given, bytes of that image only.
     pub async fn get(
         &self,
         bytes: &Range<u64>,

@@ -69,8 +69,8 @@ async fn find_and_send(fetch: &Rc<Fetch>, search: Option<Search>, attached: Opti
     }
 }
 
-/// Passes the parent the profile that the cache knows. Returns whether the cache knows one, or that
-/// there is none.
+/// Passes the parent the profile that the cache knows. Returns true if the cache knows the profile,
+/// or knows that there is none.
 pub fn deliver_known(fetch: &Fetch) -> bool {
     let is_wanted = fetch.options.launches;
     let find = || known(&fetch.source, &fetch.options, &fetch.identity);

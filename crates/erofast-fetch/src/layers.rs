@@ -244,8 +244,8 @@ impl Layers {
         merged(&kinds, &diff_ids)
     }
 
-    /// An image of only the layer whose blob has this digest, and the compressed archives above
-    /// that layer, the lowest first.
+    /// Returns an image that has only the layer whose blob has this digest and, separately, the
+    /// compressed archives above that layer, the lowest first.
     pub async fn one(
         listed: &[Descriptor],
         digest: &str,

@@ -29,16 +29,16 @@ const LEAST_WAIT: Duration = Duration::from_millis(4);
 const LAUNCH: Duration = Duration::from_secs(3);
 /// How soon a reader that got an answer asks again.
 const PAUSE: Duration = Duration::from_millis(4);
-/// Blocks near a read are those that arrive within this time.
+/// At most as many blocks on each side of a read count as near as the link carries in this time.
 const NEAR: Duration = Duration::from_millis(100);
-/// The rest of an image is fetched if it arrives within this time.
+/// The rest of an image is fetched only if it can arrive within this time.
 const SOON: Duration = Duration::from_secs(2);
 /// The rest of an image is fetched only if it has at most this many bytes.
 const MOST: u64 = 256 << 20;
 /// Maximum number of bytes in flight that no reader waits for.
 const MOST_AHEAD: u64 = 16 << 20;
-/// Until the rate of the link is known, at least this many bytes may be in flight that no reader
-/// waits for.
+/// Until the rate of the link is known, the limit on bytes in flight that no reader waits for is at
+/// least this.
 const LEAST_AHEAD: u64 = 4 * BLOCK;
 /// While readers wait for one answer after another, the bytes that none of them waits for may take
 /// this fraction of the link.
@@ -67,7 +67,7 @@ pub struct Link {
     transfer: Cell<Option<Duration>>,
     /// The shortest recent time from a request to the first byte of its answer.
     wait: Cell<Option<Duration>>,
-    /// When the current period of [`LATELY`] began, and the shortest such time in it.
+    /// When the current period of [`LATELY`] began, and the shortest time to a first byte in it.
     lately: Cell<Option<(Instant, Duration)>>,
     /// Bytes that have arrived.
     arrived: Cell<u64>,
@@ -144,8 +144,8 @@ impl Link {
     }
 
     /// How many ranges of the rest of an image may be in flight, and the number of blocks in the
-    /// next one, 0 for none. While readers wait for one answer after another, these ranges use idle
-    /// time alone. Their number is limited as well: if parts of the image are in the cache, the
+    /// next one, 0 for none. While readers wait for one answer after another, these ranges use only
+    /// idle time. Their number is limited as well: if parts of the image are in the cache, the
     /// ranges between those parts may be short.
     pub fn filling(&self, awaited: bool) -> (usize, u64) {
         let quickly = self.carried_in(NEAR) / BLOCK;
@@ -256,7 +256,7 @@ impl Link {
         limit.is_some_and(|limit| self.recent.get().iter().all(|&wait| wait > limit))
     }
 
-    /// Notes that a range is requested; `ahead` if no reader waits for it.
+    /// Notes that a range is requested; `ahead` says that no reader waits for it.
     pub fn send(self: &Rc<Self>, bytes: &Range<u64>, ahead: bool) -> Flight {
         let bytes = bytes.end - bytes.start;
         self.fly(bytes as i64, ahead);

@@ -85,8 +85,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Ends the process if a task panics: the range that the task was fetching would stay in flight for
-/// ever. The parent restarts a dead fetcher.
+/// Ends the process if a task panics; otherwise the range that the task was fetching would stay in
+/// flight for ever. The parent restarts a dead fetcher.
 fn die_of_panics() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

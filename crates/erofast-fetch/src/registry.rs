@@ -73,7 +73,7 @@ struct RootFs {
     diff_ids: Vec<String>,
 }
 
-/// The error code if there is no such repository.
+/// The error code of a registry that does not have the repository.
 const NO_REPOSITORY: &str = "NAME_UNKNOWN";
 
 impl Resolved {

@@ -3,7 +3,7 @@
 //! A reader requests only what is missing, so a question that begins where the last window ended
 //! shows that the reader has caught up, and the window is doubled. Its length thus adapts to
 //! round-trip time and bandwidth, although neither is measured. A reader reports when it reaches a
-//! window that is already present, so that the next one is fetched while it reads.
+//! window that is already present, so that the following window is fetched in the meantime.
 
 use std::collections::VecDeque;
 use std::ops::Range;

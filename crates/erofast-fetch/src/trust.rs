@@ -178,7 +178,7 @@ fn is_common_name(certificate: &Certificate, name: &str) -> bool {
     }
     let parts = certificate.subject.0.iter().flat_map(|part| part.0.iter());
     let mut names = parts.filter(|part| part.oid == COMMON_NAME);
-    // Whichever kind of string this is, ASCII characters are bytes.
+    // All usual types of strings store an ASCII character as one byte.
     names.any(|part| part.value.value().eq_ignore_ascii_case(name.as_bytes()))
 }
 

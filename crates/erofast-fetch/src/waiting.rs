@@ -139,8 +139,8 @@ pub struct Waiting {
     heard: Instant,
     /// Bytes that have arrived since `heard`.
     bytes: u64,
-    /// The times until which the server asked not to be contacted: at all, and for blocks that
-    /// nobody waits for.
+    /// The times until which nothing is requested, and until which only blocks that readers wait
+    /// for are requested, because the server asked for a pause.
     hold: Instant,
     hold_ahead: Instant,
 }
@@ -410,7 +410,7 @@ mod tests {
         waiting.push(asked(Class::Profile, &[10, 13, 17, 30]));
         assert_eq!(next(&mut waiting, 8), Some(10..18));
         assert_eq!(next(&mut waiting, 8), Some(30..31));
-        // Questions for the unwanted blocks in between are completed as well.
+        // The question is not complete before its last block has arrived.
         for block in 10..18 {
             assert!(waiting.arrived(block).is_empty());
         }

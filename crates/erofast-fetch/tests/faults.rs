@@ -314,7 +314,7 @@ fn read_under_faults(server: &Server, cache: &tempfile::TempDir, seed: u64) {
             });
         }
     });
-    // While there are faults left, they may affect this too.
+    // While there are faults left, they may affect these reads too.
     while read(&file, 0..LENGTH).is_err() {}
     assert!(read(&file, 0..LENGTH).unwrap() == content);
 }
@@ -359,7 +359,7 @@ fn a_bit_that_flips_in_the_cache_is_fetched_again() {
     let file = open(&server.url("/a"), &options(&cache)).unwrap();
     let all_is_right = || assert!(read(&file, 0..LENGTH).unwrap() == image(LENGTH));
     all_is_right();
-    // Even for a reader that has already checked the block.
+    // The wrong byte is noticed even by a reader that has already checked the block.
     data.write_all_at(&[image(LENGTH)[200_000] ^ 1], 200_000)
         .unwrap();
     all_is_right();

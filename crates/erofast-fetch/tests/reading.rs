@@ -142,7 +142,7 @@ fn readers_come_and_go_but_are_not_without_end() {
     assert_eq!(read(&file, 0..LENGTH).unwrap(), image(LENGTH));
 }
 
-/// Blocks can still be read, repeatedly, and none of them is wrong.
+/// On a full disk, blocks can still be read, repeatedly, and none of them is wrong.
 #[test]
 fn a_disk_that_is_full_is_one_line() {
     let Some(small) = SmallDisk::mount() else {

@@ -95,7 +95,7 @@ pub(crate) struct State {
     /// The requests so far.
     pub(crate) asked: Vec<Asked>,
     /// Requests for blobs wait until this many of them are waiting; after that, none of them waits.
-    /// One that waits for a minute gets no answer.
+    /// A request that has waited for a minute gets no answer.
     pub(crate) together: usize,
     waiting: usize,
     /// Time between request and answer.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 pub fn make_private(folder: &Path) -> io::Result<()> {
     let mut new = DirBuilder::new();
     match new.mode(0o700).create(folder) {
-        // Not examined, because a mount there may not answer.
+        // The existing folder is not examined, because a mount there may not answer.
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
         Err(error) if error.kind() == ErrorKind::NotFound => new.recursive(true).create(folder),
         created => created,

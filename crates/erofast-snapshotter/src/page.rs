@@ -30,7 +30,7 @@ const READERS: usize = 4;
 /// The sources of the page.
 #[derive(Debug)]
 pub struct Page {
-    /// The counts since the start.
+    /// The counts since the program started.
     pub metrics: Arc<Metrics>,
     /// Provides the current state.
     pub snapshotter: Arc<Snapshotter>,

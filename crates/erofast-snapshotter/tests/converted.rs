@@ -122,7 +122,7 @@ fn ordinary_layers_are_converted_and_lie_above_each_other() {
             .iter()
             .any(|point| point.join("d/kept").exists())
     );
-    // A container: the kernel's overlayfs above both.
+    // A container's files: the kernel stacks both layers with overlayfs.
     node.prepare("c", "sha256:two", &Default::default())
         .unwrap();
     let merged = node.path("merged");

@@ -12,7 +12,7 @@ use tonic::Code;
 
 use crate::node::{Labels, Node, Site, labels, mounts};
 
-/// Number of kills; `EROFAST_SNAPSHOTTER_KILLS` requests a longer run.
+/// Number of kills: the value of `EROFAST_SNAPSHOTTER_KILLS`, or 12.
 fn kills() -> u64 {
     let asked = std::env::var("EROFAST_SNAPSHOTTER_KILLS").ok();
     asked.and_then(|count| count.parse().ok()).unwrap_or(12)

@@ -153,7 +153,7 @@ fn options_that_are_wrong_are_one_line_at_the_start() {
 #[test]
 fn without_threads_it_ends_with_one_line() {
     let node = Node::new();
-    // Neither thread has an address space for its stack, or only the first has.
+    // First, there is no address space for the stack of either thread; then, for that of only one.
     for (stack, space) in [
         ("1152921504606846976", "unlimited"),
         ("4294967296", "6291456"),

@@ -39,7 +39,7 @@ fn a_layer_is_mounted_once_from_the_registry_for_all_namespaces_and_goes_with_th
         !asked.iter().any(|path| path.contains("manifests")),
         "{asked:?}"
     );
-    // Another namespace, another chain with the same layer, a second container.
+    // The same layer again: in another namespace, and in another chain.
     assert!(node.pull(
         "default/7/x",
         "",

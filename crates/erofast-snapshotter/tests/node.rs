@@ -314,7 +314,7 @@ fn fixture(name: &str) -> Vec<u8> {
 pub struct Site {
     pub registry: Repository,
     pub digest: String,
-    /// Paths, and checksums of their bytes.
+    /// Paths of files, and checksums of what the files contain.
     sums: Vec<(String, String)>,
 }
 

@@ -119,7 +119,7 @@ fn the_root_of_a_pod_with_a_user_namespace_belongs_to_its_root() {
             .unwrap_or_else(|| panic!("{name}: {options:?}"))
             .to_owned()
     };
-    // Mapped by the snapshotter, not by containerd.
+    // The snapshotter has mapped the owners itself, so containerd is not asked to.
     assert!(
         !mounts[0]
             .options

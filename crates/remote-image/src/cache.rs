@@ -86,7 +86,8 @@ fn make_with_parents(path: &Path, mode: u32) -> io::Result<()> {
 /// Creates a directory with this mode, even if the umask would keep its owner out.
 pub(crate) fn make_one(path: &Path, mode: u32) -> io::Result<()> {
     fs::DirBuilder::new().mode(mode).create(path)?;
-    // The mode may forbid any other kind of descriptor, and this kind has no fchmod(2).
+    // The mode may forbid opening the directory without `O_PATH`, and fchmod(2) does not accept a
+    // descriptor opened with it.
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let made = openat(CWD, path, flags, Mode::empty())?;
     let stat = fstat(&made)?;
@@ -300,7 +301,7 @@ impl Record {
         format!("{:016x}", self.place)
     }
 
-    /// Whether both describe the same image.
+    /// Whether both records describe the same image.
     pub(crate) fn is_of(&self, other: &Record) -> bool {
         self.key == other.key
     }

@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// which change of the file these blocks were seen to match.
 const BLOCKS: u64 = 32;
 
-/// Number of words that are allocated together, only when one of their blocks is read: the server
-/// chooses the number of blocks, so the whole set may be large.
+/// Number of words that are allocated together when one of their blocks is first read. They are not
+/// allocated earlier, because the server chooses the number of blocks, and the whole set may be
+/// large.
 const WORDS: u64 = 512;
 
 /// The set of checked blocks, which needs no lock.

@@ -1,9 +1,9 @@
 //! Images in the cache that are made from tar layers, by the digest of the archive (its diff ID).
 //!
-//! Such an entry has the same files as any other, but all of its blocks from the start. The image
-//! is made in a directory within the entry by the holder of a lock, and the record is written last,
-//! so an image that exists is complete. The remains of a maker that was killed have no record, and
-//! are removed by the next maker or when the cache is pruned.
+//! The entry of such an image has the same files as any other, but all blocks are present from the
+//! beginning. The image is made in a directory within the entry by the holder of a lock, and the
+//! record is written last, so an image that exists is complete. The remains of a maker that was
+//! killed have no record, and are removed by the next maker or when the cache is pruned.
 
 use std::fs::{self, File};
 use std::io;

@@ -71,8 +71,8 @@ struct Process {
 
 impl Fetcher {
     /// Starts the program and waits until it has opened the image, which gets the number 0. Gives
-    /// up when one of `waiting` becomes readable or its other end is closed, because nobody is
-    /// waiting any more. The error is one line without secrets.
+    /// up when one of `waiting` becomes readable or its other end is closed, which means that
+    /// nobody is waiting any more. The error is one line without secrets.
     pub fn start(
         waiting: &[BorrowedFd],
         source: &ImageUrl,

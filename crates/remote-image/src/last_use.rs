@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io;
 use std::time::{Duration, SystemTime};
 
-/// How far file times may lag behind the clock; FAT is the coarsest.
+/// How far file times may lag behind the clock; those of FAT lag most.
 const GRAIN: Duration = Duration::from_secs(2);
 
 /// The gap between the times of two files, which keeps their order. Some filesystems cannot store a
@@ -29,7 +29,7 @@ pub fn sorted<T>(
         *time = now - GRAIN - STEP * step;
         let _ = file(item).and_then(|file| file.set_modified(*time));
     }
-    // Other items may have been used just before `now`.
+    // Other items may have been used just before `now`, so sort again.
     items.sort_by_key(|(time, _)| *time);
     items
 }

@@ -32,7 +32,7 @@ const FILE: &str = "launches";
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// Whether the cache knows the profile of an image at this URL, or that the image has none, even if
-/// another image is there now.
+/// the URL now leads to another image.
 pub fn are_known(source: &ImageUrl, options: &Options) -> bool {
     let folders = directory(options).and_then(|root| fs::read_dir(root).ok());
     let url = source.to_string();

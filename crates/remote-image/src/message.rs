@@ -30,12 +30,12 @@ pub const ALIVE: u64 = 1;
 /// The number of a reply by which a fetcher says that the bytes do not match the digest.
 pub const REFUSED: u64 = 2;
 
-/// How many readers of an image a fetcher follows at the same time; a client keeps as many marks.
+/// How many readers of an image a fetcher follows at the same time; a client keeps this many marks.
 pub const STREAMS: usize = 16;
 
-/// How long after a failed read questions for its bytes count as the same read: the kernel asks
-/// again for pages whose read-ahead failed. This is far longer than the kernel takes on a busy
-/// machine, but short compared with the pauses of a reader that retries.
+/// After a failed read, new questions for its bytes count as part of that read for this long, since
+/// the kernel asks again for pages whose read-ahead failed. This is far longer than the kernel
+/// takes on a busy machine, but short compared with the pauses of a reader that retries.
 pub const SAME_READ: Duration = Duration::from_secs(1);
 
 /// The purpose of a question. Bytes for earlier variants are fetched first.
@@ -223,7 +223,7 @@ pub enum Order {
     Client,
     /// A reader's socket is attached.
     Reader {
-        /// The image that it reads.
+        /// The image that the reader wants.
         image: usize,
     },
     /// No new readers will come, so the fetcher ends when the last one has gone.

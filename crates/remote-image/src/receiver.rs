@@ -42,7 +42,7 @@ struct State {
 struct Asked {
     question: Question,
     reply: Option<Reply>,
-    /// Nobody is waiting: the question is forgotten when its reply arrives.
+    /// Nobody waits for the reply, so the question is forgotten as soon as it is answered.
     unattended: bool,
 }
 

@@ -11,7 +11,7 @@ pub struct Reference {
     pub registry: String,
     /// The repository.
     pub name: String,
-    /// The manifest or blob in it.
+    /// The manifest or blob in the repository.
     pub version: Version,
 }
 

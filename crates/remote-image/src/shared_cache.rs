@@ -40,7 +40,8 @@ pub fn open(source: &ImageUrl, options: &Options, identity: &Identity) -> Option
     (is_trusted && store.is_whole() && is_compared).then_some(store)
 }
 
-/// A directory in the cache, if only root and the caller can have written to both.
+/// A directory in the cache; `None` if a user other than root and the caller can have written to it
+/// or to the cache itself.
 pub(crate) fn trusted_folder(root: &Path, name: &str) -> Option<Folder> {
     let is_trusted = |folder: &Folder| folder.stat().is_ok_and(|stat| is_trusted(&stat));
     let folder = |path: &Path| Folder::open(path).ok().filter(is_trusted);

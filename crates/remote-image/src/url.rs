@@ -96,7 +96,7 @@ impl ImageUrl {
     }
 
     /// A file beside the image: its path with `suffix`, for example `.roothash`; the query is kept.
-    /// In a registry there is no such file: the URL is then not valid.
+    /// There is no such file in a registry, for which the returned URL is not valid.
     pub fn beside(&self, suffix: &str) -> ImageUrl {
         let end = self.url.find(['?', '#']).unwrap_or(self.url.len());
         let (path, query) = self.url.split_at(end);

@@ -66,7 +66,7 @@ pub(crate) struct Directory {
     pub children: BTreeMap<Box<[u8]>, Number>,
     /// Whether the directory hides the contents of the same directory in the layers below.
     pub is_opaque: bool,
-    /// Whether the archive has an entry for the directory, and where.
+    /// Whether the archive has an entry for the directory, and whether it precedes the contents.
     pub stated: Stated,
     /// Whether, when this directory was created, its parent had no entry in the archive either.
     pub was_made_in_implied: bool,

@@ -437,7 +437,8 @@ impl Layer<'_> {
         }
     }
 
-    /// Gives an inode the attributes of another entry; extended ones are added.
+    /// Gives an inode the attributes of another entry; extended attributes are added to those that
+    /// the inode has.
     fn change(&mut self, number: Number, attributes: Attributes) {
         let inode = self.tree.inode_mut(number);
         let own = &mut inode.attributes;
@@ -506,8 +507,8 @@ impl Layer<'_> {
         })
     }
 
-    /// Sets the times of directories last and by name, as containerd does: a file that has replaced
-    /// a directory gets the directory's time.
+    /// Sets the times of directories at the end, and by path, as containerd does: a file that has
+    /// replaced a directory gets the directory's time.
     fn date_directories(&mut self) -> Result<()> {
         for (path, time) in std::mem::take(&mut self.directories) {
             let found = self.tree.find(&clean(&path));

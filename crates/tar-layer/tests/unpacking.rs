@@ -180,7 +180,8 @@ fn a_symbolic_link_takes_the_place_of_a_directory_of_the_same_layer() {
         below(&archive),
         [
             "2 777 0:0 @1 d -> e",
-            // Has the time of the directory `d`, which the link replaced: that path now leads here.
+            // The time is that of the directory `d`: a link replaced `d`, and its path now leads
+            // here.
             "5 755 0:0 @1 e/ trusted.overlay.erofast.implied=y",
             "5 711 0:0 @1 e/f/",
             "0 644 0:0 @1 e/kept",

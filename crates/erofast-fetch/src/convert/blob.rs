@@ -93,7 +93,8 @@ impl Pace {
         Ok(bytes.map(Vec::from))
     }
 
-    /// Excludes the time for which the consumer of the bytes kept the server waiting.
+    /// Does not count the time `waited`, for which the consumer of the bytes kept the server
+    /// waiting.
     fn resume(&mut self, waited: Duration) {
         self.since += waited;
         if self.bytes >= BLOCK {

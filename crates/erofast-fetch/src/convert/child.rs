@@ -28,12 +28,12 @@ use tar_layer::{Error, Limits};
 
 use crate::layers::{BEGINNING, is_image};
 
-/// The first argument of both processes.
+/// The first argument of both processes; the second one is [`UNPACK`] or [`MAKE`].
 pub const CONVERT: &str = "convert";
 pub const UNPACK: &str = "unpack";
 pub const MAKE: &str = "make";
 
-/// Prefix of a line that is not a failure.
+/// Prefix of a line of error output that is for the log and reports no failure.
 pub const NOTE: &str = "note: ";
 
 /// Bytes unpacked per step.
@@ -206,7 +206,7 @@ impl Read for Unpacked {
     }
 }
 
-/// Gives up every right that mkfs.erofs does not need. The caller then executes it.
+/// Gives up every right that mkfs.erofs does not need. The caller then executes mkfs.erofs.
 fn make(program: &Path) -> Result<(), String> {
     let run = AccessFs::ReadFile | AccessFs::ReadDir | AccessFs::Execute;
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
@@ -258,7 +258,7 @@ fn confine(rules: &[(&Path, BitFlags<AccessFs>)]) -> Result<(), String> {
     if let Err(error) = capabilities::keep(CapabilitySet::empty()) {
         missing.push(described("dropping capabilities", &error));
     }
-    // The kernel forgets this signal when a process changes its user, so it is set only now.
+    // A change of the user makes the kernel forget this signal, so it is set only after that.
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
     if let Err(error) = files::restrict_to(files::beneath(rules)) {
         missing.push(described("Landlock", &error));

@@ -96,7 +96,7 @@ pub async fn convert(
         outcome = ended.map(|store| there.push(store));
     }
     // The first failure ends the other conversions. Remove their unfinished images before reporting
-    // the failure, because the parent kills this process when it hears of it.
+    // the failure, because the parent kills this process as soon as it hears of the failure.
     tasks.shutdown().await;
     while Arc::strong_count(&conversions.finishing) > 1 {
         sleep(LOOK / 10).await;
@@ -257,7 +257,8 @@ impl Conversions {
     }
 }
 
-/// If this process runs as root, gives the directory to the user nobody, as which mkfs.erofs runs.
+/// If this process runs as root, gives the directory to the user nobody, because mkfs.erofs runs as
+/// that user.
 fn hand_over(work: &Path) -> io::Result<()> {
     let is_root = rustix::process::geteuid().is_root();
     match is_root && user::in_first_namespace() {

@@ -28,7 +28,7 @@ const INSTALL: &str = "converting tar layers needs erofs-utils 1.7 or later \
 /// How many bytes of a process's output are kept.
 const SAID: usize = 4096;
 
-/// Interval at which a process that will end soon is checked.
+/// Interval between checks whether a process that is about to end has ended.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// The program that makes images.

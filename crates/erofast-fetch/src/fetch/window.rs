@@ -18,7 +18,7 @@ impl Fetch {
         let (Some(&first), Some(&last)) = (missing.first(), missing.last()) else {
             return (0..0, None);
         };
-        // Blocks that are far apart belong to several readers.
+        // Blocks that are far apart are wanted by different readers.
         let together = last - first < 2 * missing.len() as u64;
         let mut streams = self.streams.borrow_mut();
         match streams.follow(&(first..last + 1)).filter(|_| together) {
@@ -64,7 +64,7 @@ impl Fetch {
         self.shared.last_read.note(self);
         let (near, mut spots) = (self.shared.link.near(), self.spots.borrow_mut());
         let mut blocks: Vec<_> = missing.iter().copied().collect();
-        // From last to first, so that the surroundings of the first are fetched first.
+        // The blocks around the range that was noted last are fetched first, so start from the end.
         while let Some(last) = blocks.pop() {
             let mut first = last;
             while blocks.last().is_some_and(|&block| block + 1 == first) {

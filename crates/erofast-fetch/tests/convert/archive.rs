@@ -46,7 +46,7 @@ pub(crate) fn archive(length: usize, seed: u8) -> Vec<u8> {
 }
 
 pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
-    // Two gzip members, as some programs write.
+    // Two gzip members, as some programs write them.
     let member = |bytes: &[u8]| {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
         encoder.write_all(bytes).unwrap();

@@ -67,7 +67,7 @@ fn the_commands_of_the_page_make_images_that_are_read() {
     );
     let address = &registry.address;
     let erofast = program().with_file_name("erofast");
-    // A registry without TLS has to be named.
+    // These programs have to be told that the registry has no TLS.
     let script = format!(
         "set -eu
 oras() {{ command oras \"$@\" --plain-http; }}

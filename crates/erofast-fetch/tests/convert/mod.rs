@@ -1,4 +1,4 @@
-//! Layers that are archives: that they are converted only once, and which of them are refused.
+//! Layers that are archives: each is converted only once, and some are refused.
 
 mod archive;
 mod builders;
@@ -520,7 +520,7 @@ fn a_conversion_that_is_killed_is_made_anew() {
     let options = place.options();
     let waiting = std::thread::spawn(move || {
         use std::os::fd::AsFd;
-        // Its processes end when nobody is waiting any more.
+        // The fetcher's processes end when nobody is waiting any more.
         Fetcher::start_program(fetcher, &[reader.as_fd()], &url, &options).unwrap_err()
     });
     let has_begun = || {
@@ -661,7 +661,7 @@ fn a_disk_that_is_full_in_the_middle_is_one_line() {
         return;
     };
     let place = Place::new(COPY);
-    // A layer takes twice its size until it is converted.
+    // While a layer is being converted, it takes up twice its size.
     let (old, new, large) = (
         archive(200_000, 1),
         archive(200_000, 2),

@@ -76,7 +76,7 @@ fn resets_pass_and_those_that_stay_are_one_line() {
             line.starts_with(&url) && line.len() < LONGEST && !line.contains(char::is_control),
             "{harm:?}: {line}"
         );
-        // After this time, it is no longer the same read.
+        // After this time, a read does not count as a repetition of the failed one.
         std::thread::sleep(remote_image::message::SAME_READ);
         orders.1.store(1, Ordering::SeqCst);
         let bytes = (0..10).find_map(|_| read(&file, range.clone()).ok());

@@ -1,5 +1,5 @@
 //! A malicious registry: its answers become one line of moderate length, which a terminal shows
-//! unchanged, and secrets are sent nowhere else.
+//! unchanged, and no secret is sent to a server that it is not meant for.
 
 mod http_2;
 

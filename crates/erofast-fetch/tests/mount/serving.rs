@@ -65,7 +65,7 @@ pub fn cached_bytes_are_read_while_others_wait_and_who_waits_can_be_killed() {
     site.server.state().always = None;
 }
 
-/// The web server counts the bytes; the cache is empty at each mount.
+/// The web server counts the bytes that are requested; each mount begins with an empty cache.
 pub fn what_is_asked_for_is_what_prefetch_says() {
     let site = Site::new();
     let all = fs::metadata(crate::site::image()).unwrap().len();

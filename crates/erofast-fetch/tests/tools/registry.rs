@@ -89,7 +89,7 @@ fn a_blob_with_another_digest_passes_no_tool() {
     let registry = Repository::new();
     let mut bytes = fs::read(&site.image).expect("a fixture");
     let layer = registry.put_blob(&bytes, EROFS);
-    // Before the superblock, where no tool looks.
+    // The wrong byte is before the superblock, where no tool looks.
     bytes[0] ^= 1;
     let path = Repository::blob_path(layer["digest"].as_str().expect("a digest"));
     registry.0.state().files.insert(path, bytes.into());

@@ -25,7 +25,7 @@ pub struct Host {
     pub headers: Vec<(String, String)>,
 }
 
-/// The hosts of a registry, and a line for each host that erofast cannot ask.
+/// The hosts of a registry, and a line for the log about each host that erofast cannot ask.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hosts {
     /// The hosts in order.

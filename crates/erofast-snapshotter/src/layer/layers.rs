@@ -172,8 +172,8 @@ impl Layers {
         self.lock(&self.implying).contains(digest)
     }
 
-    /// Whether another layer of the image has just exceeded the time limit: if so, no time is spent
-    /// on the image's remaining layers.
+    /// Whether a layer of the image has just exceeded the time limit. If so, no time should be
+    /// spent on the image's other layers.
     pub fn is_slow(&self, image: &str) -> bool {
         let slow = self.lock(&self.slow);
         slow.get(image).is_some_and(|until| Instant::now() < *until)

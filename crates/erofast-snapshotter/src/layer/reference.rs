@@ -92,7 +92,7 @@ pub fn repository(image: &str) -> Option<(&str, &str)> {
     (is_host && repository.split('/').all(is_plain)).then_some((host, repository))
 }
 
-/// The registry host for a host in image names.
+/// The host to contact for an image whose name begins with `host`.
 pub fn registry(host: &str) -> &str {
     match host == HUB.0 {
         true => HUB.1,

@@ -54,7 +54,8 @@ pub struct Upper {
     pub work: PathBuf,
 }
 
-/// The mounts of `layers`, the top one first, below `upper`; read-only without `upper`.
+/// The mounts of a snapshot that consists of `layers`, the top one first, and of `upper` above
+/// them. Without `upper`, the snapshot is read-only.
 pub fn mounts(layers: &[PathBuf], upper: Option<&Upper>) -> Vec<Mount> {
     vec![match (layers, upper) {
         ([], Some(upper)) => bind(&upper.files, "rw"),

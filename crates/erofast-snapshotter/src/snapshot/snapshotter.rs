@@ -183,9 +183,9 @@ impl Snapshotter {
         }))
     }
 
-    /// Commits a layer under the name of its chain. If this name is taken by a snapshot on another
-    /// parent, with the same layers unpacked, the new snapshot gets a different name; containerd
-    /// finds it by its label.
+    /// Commits a layer under the name of its chain. If the name is taken by a snapshot on another
+    /// parent (one that has the same layers, but unpacked), the new snapshot gets a different name,
+    /// and containerd finds it by its label.
     fn insert_layer(
         &self,
         target: &str,
