@@ -131,7 +131,7 @@ impl Content {
         }
     }
 
-    /// The inode that holds it.
+    /// The inode whose content this is.
     pub fn inode(&self) -> &Inode {
         &self.inode
     }

@@ -1,6 +1,6 @@
 //! Turns pclusters of good images into holes in every way that the format has: by a bit in a head
 //! of a full index, by a block count of 0 in a full or compact index, or by an extent record of 0
-//! bytes. No mkfs writes the first two.
+//! bytes. No mkfs uses the first two ways.
 //!
 //! The index is read and written here without the reader's code, since that is under test.
 
@@ -89,7 +89,8 @@ struct Map<'a> {
 #[derive(Clone, Copy)]
 struct Entry {
     kind: u16,
-    /// Offset of a head within its lcluster, or the distance back, with its flag.
+    /// For a head, its offset within its lcluster. For other entries, the distance back to the head
+    /// or, with the flag [`COUNT`], the number of blocks.
     value: u16,
 }
 
@@ -154,7 +155,8 @@ impl<'a> Map<'a> {
         self.size.div_ceil(1 << self.lcluster_bits) as usize
     }
 
-    /// Whether the last extent is stored elsewhere.
+    /// Whether the last extent is stored inline or in the packed inode, not in a pcluster of its
+    /// own.
     fn has_tail(&self) -> bool {
         let inline = self.advise & INLINE != 0 && u16_at(self.image, self.header + 2) != 0;
         inline || self.advise & FRAGMENT != 0

@@ -23,7 +23,7 @@ const HOLES: usize = 64;
 const ENTRY: usize = 12;
 /// Offset of the superblock.
 const SUPERBLOCK: usize = 1024;
-/// Offset and length of its fields.
+/// Offset and length of each field of the superblock.
 const SUPERBLOCK_FIELDS: [(usize, usize); 19] = [
     (8, 4),
     (12, 1),

@@ -1,5 +1,5 @@
-//! The pool, which serves requests from its ready pages first, and otherwise from the system, and
-//! its buffers.
+//! The pool and its buffers. The pool serves requests from its ready pages first, and otherwise
+//! from the system.
 
 use std::io;
 use std::ops::{Deref, DerefMut};
@@ -22,9 +22,9 @@ use crate::{PAGE_SIZE, PoolOptions, PoolStats};
 /// The counting is modelled in `models.rs`.
 #[derive(Debug)]
 pub struct PagePool {
-    /// Set at start: lines for the user.
+    /// Never changes. Lines for the user.
     notices: Vec<String>,
-    /// Set at start.
+    /// Never changes.
     #[cfg(feature = "experiments")]
     meter: Option<crate::meter::Meter>,
     /// Guarded by its own lock. Memory is mapped, unmapped and touched outside the lock.

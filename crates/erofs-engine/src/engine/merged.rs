@@ -267,8 +267,7 @@ impl Engine {
             below = rest;
             let found = match self.follow(request, first, &path) {
                 Err(error) if request.lacks() => {
-                    // Continue, so that bytes missing from other images are fetched together with
-                    // these.
+                    // Go on, so that the missing bytes of all images are fetched together.
                     lacking = Err(error);
                     continue;
                 }
@@ -339,7 +338,8 @@ impl Engine {
             found.hides |= hides;
             let is_last = index + 1 == path.len();
             let Some(inode) = inode else {
-                // Below, the path leads through the directories to which this image redirects.
+                // In the images below, the path leads through the directories to which this image
+                // redirects.
                 found.path.extend_from_slice(&path[index..]);
                 return Ok(found);
             };
@@ -432,8 +432,8 @@ impl Engine {
         Ok((part, marks))
     }
 
-    /// Whether a directory has whiteouts of a tar archive. Their names sort next to each other, so
-    /// one entry answers this.
+    /// Whether a directory has whiteouts of a tar archive. The names of whiteouts sort next to each
+    /// other, so it suffices to look at one entry.
     fn has_tar_marks(&self, request: &Request<'_>, inode: &Inode) -> Result<bool> {
         let is_lowest = self.images.numbers.image(inode.nid) + 1 == self.image_count();
         if is_lowest || !self.has_marked_names(inode.nid) {
@@ -461,7 +461,7 @@ impl Engine {
         inode: &Inode,
         name: &[u8],
     ) -> Result<Option<Vec<u8>>> {
-        // Spares most inodes the names, which are allocated.
+        // Most inodes have no attributes, so the names below need not be allocated for them.
         if inode.xattr_icount == 0 {
             return Ok(None);
         }
@@ -643,7 +643,7 @@ impl Engine {
         let part = &directory.parts[*number];
         let directory_type = FileType::Directory as u8;
         match &entry.name[..] {
-            // Listed once, at their places in the top image.
+            // `.` and `..` are listed once, at their places in the top image.
             b"." | b".." if *number > 0 => return Ok(None),
             b"." => return Ok(Some((directory.nid(), directory_type))),
             b".." => return Ok(Some((directory.parent, directory_type))),
@@ -656,7 +656,7 @@ impl Engine {
         }
         let nid = self.number_in(&part.inode, entry.nid)?;
         if entry.file_type == directory_type {
-            // Uses a lookup, because the kernel asks for the directory's contents next.
+            // Looks the directory up, which also caches it: the kernel asks for its contents next.
             return Ok(match self.child(request, directory, &entry.name)? {
                 Child::Absent => None,
                 Child::File(nid) => Some((nid, 0)),

@@ -70,13 +70,13 @@ pub(crate) struct CpuContention {
     /// Guarded by its own lock, which the watching thread takes. `None` if there are no workers, or
     /// if the load cannot be read.
     watch: Option<PiMutex<Watch>>,
-    /// Set at start. Workers with `hipri=auto` that may be real-time.
+    /// Never changes. Workers with `hipri=auto` that may be real-time.
     followers: Option<Arc<Workers>>,
     /// Set at most once. Called when contention begins or ends.
     changed: OnceLock<OnContention>,
 }
 
-/// A thread's counters. Atomic: written by one thread.
+/// A thread's counters. Atomic, and written only by that thread.
 #[derive(Debug, Default)]
 struct Own {
     /// Number of [`Busy`] guards that have not been dropped.

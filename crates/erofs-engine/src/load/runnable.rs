@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn clients_that_take_all_that_is_left_are_no_load() {
-        // Large and small reads by four programs, and a walk, all of whose work follows a reply.
+        // Four programs that read much, read little, or walk a tree. They run only after a reply.
         for (rate, own_cpus) in [(8_000.0, 0.7), (90_000.0, 1.0), (30_000.0, 0.8)] {
             let machine = Machine::new(2, 4, rate, own_cpus);
             assert!(!machine.see(&[7; 50]).are_many(), "{rate} {own_cpus}");

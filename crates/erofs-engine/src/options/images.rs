@@ -53,7 +53,7 @@ impl EngineOptions {
         }
     }
 
-    /// Whether these options fit a tree of this many images.
+    /// Checks that these options fit a tree of this many images.
     ///
     /// # Errors
     /// There are too many images, or only one of them would be verified.
