@@ -617,7 +617,7 @@ impl Engine {
             let stored = |part| self.stored(&request, part).ok();
             let stored: Vec<_> = parts.iter().filter_map(stored).collect();
             let Some(lacks) = request.missing() else {
-                // One query per device, so that neighbours from different parts are fetched
+                // One query per device, so that adjacent bytes of different parts are fetched
                 // together.
                 let mut all: BTreeMap<_, Vec<_>> = BTreeMap::new();
                 for (image, stored) in stored {

@@ -45,7 +45,7 @@ const SUPERBLOCK_FIELDS: [(usize, usize); 19] = [
     (112, 8),
     (120, 8),
 ];
-/// Fields of a compact inode, and of the parts of an extended one that differ.
+/// Fields of a compact inode, and of an extended inode where its layout differs.
 const INODE_FIELDS: [(usize, usize); 8] = [
     (0, 2),
     (2, 2),

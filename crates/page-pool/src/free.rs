@@ -31,7 +31,7 @@ pub(crate) struct Taken {
     pub(crate) cold_pages: usize,
 }
 
-/// Where pages were found: the index of the run, and the page of the arena.
+/// Where pages were found: the index of the run, and the number of the first page in the arena.
 #[derive(Clone, Copy)]
 struct Place {
     index: usize,

@@ -51,7 +51,8 @@ pub(crate) struct ReadCache<K, V> {
 
 #[derive(Debug)]
 struct Slot<K, V> {
-    /// Atomic. Part of the key's hash, never 0 for an entry, so that most misses load no entry.
+    /// Atomic. Part of the hash of the entry's key, or 0 if the slot is free, so that most misses
+    /// load no entry.
     tag: AtomicU32,
     entry: ArcSwapOption<Entry<K, V>>,
 }

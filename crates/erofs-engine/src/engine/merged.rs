@@ -1,9 +1,9 @@
 //! Looks up and lists names in the directories of a tree of several images, one image after the
 //! other.
 //!
-//! The rules are in `layers/`. A directory is found by its number, which is that of its topmost
-//! part. If a directory is no longer cached, or was announced to the kernel by an earlier server,
-//! its path is found by following `..`.
+//! The rules are in `layers/`. A directory is found by its number, the number of its topmost part.
+//! If a directory is no longer cached, or was announced to the kernel by an earlier server, its
+//! path is found by following `..`.
 
 use std::collections::{HashSet, VecDeque};
 use std::ops::ControlFlow;
@@ -21,7 +21,7 @@ use crate::request::RequestKey;
 use crate::request::budget::Request;
 use crate::{EachItem, Result};
 
-/// Maximum depth of directories that are followed, which is that of the longest path.
+/// Maximum depth of directories that are followed: as deep as the longest path can lead.
 const DEPTH: usize = 2048;
 
 /// Maximum number of directories searched to find one that cannot be reached by its path in its own
@@ -141,7 +141,7 @@ impl Engine {
         }
     }
 
-    /// Finds a directory by its path in its image.
+    /// Finds a directory by its path in its image or, if that leads elsewhere, by a search.
     fn find_directory(
         &self,
         request: &Request<'_>,
@@ -163,7 +163,8 @@ impl Engine {
         }
     }
 
-    /// Searches the tree from its root: a redirect leads to the directory from another path.
+    /// Searches the tree from its root for a directory whose path in the tree differs from its path
+    /// in its image, because of a redirect.
     fn search_directory(
         &self,
         request: &Request<'_>,

@@ -2,9 +2,9 @@
 //! CPUs busy.
 //!
 //! A real-time worker answers immediately even if its CPU is contended. On an idle machine,
-//! however, the scheduler moves the reader that it wakes to another CPU, which costs more than
-//! real-time priority gains. Therefore, with `hipri=auto`, a worker is real-time only while its CPU
-//! is contended. A request is split among more CPUs while they are idle.
+//! however, the scheduler moves the reader that such a worker wakes to another CPU, which costs
+//! more than real-time priority gains. Therefore, with `hipri=auto`, a worker is real-time only
+//! while its CPU is contended. While the CPUs are idle, a request is split among more of them.
 //!
 //! A thread that no reader waits for [watches](CpuContention::check) the load while requests
 //! arrive, and sleeps otherwise.
@@ -40,7 +40,7 @@ const QUIET_SAMPLES: u32 = 25;
 #[derive(Debug)]
 pub(crate) struct LoadFiles {
     runnable: Runnable,
-    /// Covers the CPUs that the process may use.
+    /// The idle times of the CPUs that the process may use.
     idle: CpuIdle,
 }
 

@@ -15,7 +15,7 @@ pub(crate) struct OneImage {
 }
 
 impl EngineOptions {
-    /// Adds an extra device to the last image named.
+    /// Adds an extra device to the image that was named last.
     pub(super) fn add_device(&mut self, device: PathBuf) {
         let of_lower = self.lower.last_mut().map(|lower| &mut lower.devices);
         of_lower.unwrap_or(&mut self.devices).push(device);
