@@ -1,7 +1,7 @@
 //! Kickoff: decides which thread decompresses a request whose extents are known.
 //!
-//! The rules are those of the kernel's `sync_decompress`. The [`ReadContext`] of a [`Request`] says
-//! what kind of caller it is; this is never inferred from the thread.
+//! The rules are those of the kernel's `sync_decompress`. What kind of thread the caller is comes
+//! from the [`ReadContext`] of the [`Request`] alone.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
