@@ -76,7 +76,7 @@ impl Opened {
         Ok(Self { image, readers })
     }
 
-    /// Its structures.
+    /// The reader of the image's structures.
     pub fn reader(&self) -> Reader<'_> {
         self.image.reader(&self.readers)
     }

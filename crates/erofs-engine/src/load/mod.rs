@@ -218,7 +218,8 @@ struct Watch {
     others: Others,
     /// Requests of each thread at the previous sample.
     requests: Vec<u64>,
-    /// Recent clients, in two halves of the period for which they count.
+    /// The clients of the current period of [`CLIENT_SAMPLES`] samples, and those of the period
+    /// before.
     clients: [u64; 2],
     samples: u32,
     /// Number of samples since the last request.

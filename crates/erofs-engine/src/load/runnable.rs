@@ -118,7 +118,7 @@ impl Others {
         self.own_cpus += (cpus - self.own_cpus) * weight;
         self.rate += (rate - self.rate) * weight;
         let others = self.others(&sample);
-        // A single sample may coincide with a short burst.
+        // The first sample of an average may coincide with a short burst, so it counts half.
         let others = if stale { others / 2.0 } else { others };
         self.average += (others - self.average) * weight;
         self.last = sample;
