@@ -86,8 +86,8 @@ impl PagePool {
         self.measured(|| self.get(bytes))
     }
 
-    /// Like [`alloc`](Self::alloc), but returns `None` if the arena has no free run of that length:
-    /// no memory is allocated from the system.
+    /// Like [`alloc`](Self::alloc), but returns `None` if the arena has no free run of that length,
+    /// instead of mapping memory outside the arena.
     pub fn alloc_reserved(self: &Arc<Self>, bytes: usize) -> Option<PageBuf> {
         let run = self.measured(|| self.take_from_arena(pages_of(bytes)))?;
         Some(self.buffer(run, bytes, Origin::Arena))

@@ -43,7 +43,7 @@ enum Child {
 #[derive(Default)]
 pub(super) struct Marks {
     hides: bool,
-    /// The path of those directories, and whether the path starts at the root.
+    /// The path of the directories in the images below, and whether the path starts at the root.
     redirect: Option<(Vec<Vec<u8>>, bool)>,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct Marks {
 struct Found {
     /// The inode, with its marks if it is a directory.
     inode: Option<(Arc<Inode>, Option<Part>)>,
-    /// Whether the entry hides everything below.
+    /// Whether the entry hides everything at its path in the images below.
     hides: bool,
     /// The path to look up in the images below.
     path: Vec<Vec<u8>>,

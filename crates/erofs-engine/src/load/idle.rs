@@ -43,7 +43,7 @@ struct Sample {
 pub(crate) struct CpuIdle {
     stat: File,
     pub(crate) cpus: BTreeSet<usize>,
-    /// Whether these are all CPUs that are online.
+    /// Whether `cpus` are all CPUs that are online.
     pub(crate) are_all: bool,
     last: Option<Sample>,
     busy: BTreeSet<usize>,
