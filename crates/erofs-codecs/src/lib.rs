@@ -17,7 +17,7 @@
 //! # Whole streams and prefixes
 //! EROFS stores how many bytes an extent decodes to, but never how many a stream holds. The caller
 //! therefore passes an output of exactly the right length, and `partial` says whether the stream
-//! ends with it:
+//! may hold more:
 //!
 //! * `partial == false`: the stream must hold exactly `output.len()` bytes; more or fewer is an
 //!   error.

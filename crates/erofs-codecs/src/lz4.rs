@@ -19,8 +19,9 @@ pub(crate) fn whole(input: &[u8], output: &mut [u8]) -> Result<(), Reason> {
 /// leave the memory's old contents there, possibly those of another file. The library treats the
 /// last 12 bytes of the output separately, and such a match reaches into them. Therefore such a
 /// match is either inside the [`TAIL`], where the only old bytes are marks, or leaves the marks at
-/// [`WATCHED`] intact. The tail allows for copies of up to 32 bytes, which the library makes before
-/// it knows how many bytes it needs.
+/// [`WATCHED`] intact. In the second case the block is decoded again, into an output that holds
+/// only marks. The tail allows for copies of up to 32 bytes, which the library makes before it
+/// knows how many bytes it needs.
 pub(crate) fn prefix(input: &[u8], output: &mut [u8]) -> Result<(), Reason> {
     let wanted = output.len();
     let tail = wanted.saturating_sub(TAIL);

@@ -96,7 +96,7 @@ fn window_of(frame: &[u8]) -> Option<u64> {
     let size = [1, 2, 4, 8][usize::from(descriptor >> 6)];
     let mut bytes = [0; 8];
     bytes[..size].copy_from_slice(field.get(..size)?);
-    // A size of two bytes is stored minus 256.
+    // A field of two bytes holds the size minus 256.
     Some(u64::from_le_bytes(bytes) + if size == 2 { 256 } else { 0 })
 }
 

@@ -72,13 +72,13 @@ const MOST_EXTENTS: usize = 1 << 16;
 pub struct Engine {
     /// Watches the load unless the caller does so.
     _watch_thread: Option<WatchThread>,
-    /// Set at start. The rest of the engine is torn down after the workers, which may still read
-    /// through it.
+    /// Never changes. Declared before the rest of the engine, which is therefore torn down after
+    /// the workers: they may still read through it.
     workers: Option<Arc<Workers>>,
     /// Whether other programs keep the CPUs busy, and the resulting priority.
     contention: Arc<CpuContention>,
     images: Images,
-    /// Set for several images, and for a single layer that was an archive.
+    /// `Some` for several images, and for a single layer that was an archive.
     merged: Option<MergedDirectories>,
     /// For each image of a tree, whether its archive was rewritten, so that no name in it is a
     /// whiteout.
@@ -90,9 +90,9 @@ pub struct Engine {
     policy: SyncDecompress,
     /// Set at most once, before anything is read for programs.
     page_cache: OnceLock<Box<dyn PageCacheWriter>>,
-    /// Atomic. The file of the last message of [`relate`](Self::relate).
+    /// Atomic. The file about which [`relate`](Self::relate) last told the fetcher.
     related: AtomicU64,
-    /// Set at start. Notices from start-up, to which [`notices`](Self::notices) adds those of the
+    /// Never changes. Notices from start-up, to which [`notices`](Self::notices) adds those of the
     /// workers.
     notices: Vec<String>,
 }
@@ -256,8 +256,8 @@ impl Engine {
         let mut inode = self.read_own_inode(request, nid)?;
         self.check_content(request, &inode)?;
         if self.is_merged(request, &inode)? {
-            // As in overlayfs: a link count of 1 tells programs not to derive the number of
-            // subdirectories from it.
+            // As in overlayfs, a link count of 1 tells programs not to derive the number of
+            // subdirectories from the count.
             inode.nlink = 1;
         }
         self.lend(request, &mut inode)?;
@@ -422,10 +422,10 @@ impl Engine {
         result.map(|()| count)
     }
 
-    /// Tells the fetcher where the bytes of a file are, which is usually close together: a reader
-    /// that lacks some of them will go on to read the others.
+    /// Tells the fetcher where the bytes of a file are. They are usually close together, and a
+    /// reader that lacks some of them will go on to read the others.
     fn relate(&self, inode: &Inode) {
-        // The fetcher remembers what it was told last.
+        // The fetcher remembers the last file that it was told about.
         if self.related.load(Ordering::Relaxed) == inode.nid {
             return;
         }
@@ -617,7 +617,7 @@ impl Engine {
             let stored = |part| self.stored(&request, part).ok();
             let stored: Vec<_> = parts.iter().filter_map(stored).collect();
             let Some(lacks) = request.missing() else {
-                // One query per device, so that neighbours from different parts are fetched
+                // One query per device, so that adjacent bytes of different parts are fetched
                 // together.
                 let mut all: BTreeMap<_, Vec<_>> = BTreeMap::new();
                 for (image, stored) in stored {

@@ -8,7 +8,8 @@ use thread_local::ThreadLocal;
 #[repr(align(128))]
 struct OwnLines<T>(T);
 
-/// One value for each thread that has used it. A thread that ends leaves its value to the next one.
+/// One value for each thread that has used it. A thread that ends leaves its value to the next new
+/// thread.
 #[derive(Debug)]
 pub(crate) struct PerThread<T: Send>(ThreadLocal<OwnLines<T>>);
 

@@ -1,8 +1,8 @@
 //! Trace spans: what the threads of a mount did, and when, for a program that records them.
 //!
-//! While tracing is off, a span costs one relaxed load. A recorder turns tracing on for some
-//! seconds by fetching the recorded trace spans ([`TraceSpans::take`]), and fetches again before
-//! that time is over. If the recorder is killed, tracing therefore ends.
+//! While tracing is off, a span costs one relaxed load. A recorder turns tracing on for [`LASTING`]
+//! by fetching the recorded trace spans ([`TraceSpans::take`]), and fetches again before that time
+//! is over. Therefore tracing also ends if the recorder is killed.
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -15,7 +15,8 @@ use serde::Deserialize;
 /// How long trace spans are recorded after the last [`TraceSpans::take`].
 pub const LASTING: Duration = Duration::from_secs(10);
 
-/// A thread writes to the buffer selected by its number; two threads rarely share one.
+/// Number of buffers. A thread writes to the buffer that its ID selects; two threads rarely share a
+/// buffer.
 const BUFFERS: usize = 16;
 /// Maximum number of spans in a buffer, 64 bytes each; later ones are counted as lost.
 const MOST: usize = 1 << 16;

@@ -76,7 +76,7 @@ impl Opened {
         Ok(Self { image, readers })
     }
 
-    /// Its structures.
+    /// The reader of the image's structures.
     pub fn reader(&self) -> Reader<'_> {
         self.image.reader(&self.readers)
     }
@@ -131,7 +131,7 @@ impl Content {
         }
     }
 
-    /// The inode that holds it.
+    /// The inode whose content this is.
     pub fn inode(&self) -> &Inode {
         &self.inode
     }

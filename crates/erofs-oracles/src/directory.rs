@@ -5,7 +5,7 @@ use erofs_format::dir::{self, Item};
 use erofs_format::{Nid, ReadAt};
 use std::ops::ControlFlow;
 
-/// Maximum number of entries that are looked up and after which a listing is resumed.
+/// Maximum number of entries that are tried: each is looked up, and a listing is resumed after it.
 const PROBES: usize = 40;
 
 /// Any directory content can be listed to its end, from any cookie. Names have 1 to 255 bytes and

@@ -1,6 +1,6 @@
 //! Turns pclusters of good images into holes in every way that the format has: by a bit in a head
 //! of a full index, by a block count of 0 in a full or compact index, or by an extent record of 0
-//! bytes. No mkfs writes the first two.
+//! bytes. No mkfs uses the first two ways.
 //!
 //! The index is read and written here without the reader's code, since that is under test.
 
@@ -89,7 +89,8 @@ struct Map<'a> {
 #[derive(Clone, Copy)]
 struct Entry {
     kind: u16,
-    /// Offset of a head within its lcluster, or the distance back, with its flag.
+    /// For a head, its offset within its lcluster. For other entries, the distance back to the head
+    /// or, with the flag [`COUNT`], the number of blocks.
     value: u16,
 }
 
@@ -154,13 +155,15 @@ impl<'a> Map<'a> {
         self.size.div_ceil(1 << self.lcluster_bits) as usize
     }
 
-    /// Whether the last extent is stored elsewhere.
+    /// Whether the last extent is stored inline or in the packed inode, not in a pcluster of its
+    /// own.
     fn has_tail(&self) -> bool {
         let inline = self.advise & INLINE != 0 && u16_at(self.image, self.header + 2) != 0;
         inline || self.advise & FRAGMENT != 0
     }
 
-    /// The pclusters of an index: the number of the head, and the range of the file that it covers.
+    /// The pclusters of an index: for each, the number of its head, and the range of the file that
+    /// it covers.
     fn pclusters(&self, entries: &[Entry]) -> Vec<(usize, Range<u64>)> {
         let is_head = |&(_, entry): &(usize, &Entry)| entry.kind != NON_HEAD;
         let begin = |(number, entry): (usize, &Entry)| {
@@ -263,9 +266,10 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// The block of a head is found by adding up the counts before the head in its pack, so only
-    /// the last head of a pack can lose its blocks. If the count is stored in the pack after its
-    /// head, it is added to that pack's block instead.
+    /// Holes by block counts of 0. The block of a head is found by adding up the counts before the
+    /// head in its pack, so only the last head of a pack can lose its blocks without moving those
+    /// of other heads. If the count of a head is stored in the next pack, the count is added to the
+    /// block that this pack begins with, which therefore stays right.
     fn compact(&self) -> Vec<Hole> {
         let entries: Vec<Entry> = (0..self.lclusters())
             .map(|n| self.compact_entry(n))
@@ -309,7 +313,7 @@ impl<'a> Map<'a> {
         found
     }
 
-    /// Records of 16 and 32 bytes, which store the extent's place in the file.
+    /// Holes by extent records of 16 or 32 bytes, which store the extent's place in the file.
     fn records(&self) -> Vec<Hole> {
         let record = 4usize << (self.advise >> 1 & 3);
         let start = (self.header + 8).next_multiple_of(record);

@@ -122,7 +122,7 @@ pub fn write(class: Class, path: &Path) -> io::Result<()> {
     maker.finish(good, root)
 }
 
-/// Bytes of `large` in [`write_large`]: more than one request may decode.
+/// Bytes of `large` in [`write_large`], more than a single request is allowed to decode.
 pub const LARGE: u64 = 9 * DECODED as u64;
 /// Bytes of `sparse`.
 pub const SPARSE: u64 = 5 << 30;

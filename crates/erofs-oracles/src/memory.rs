@@ -15,7 +15,7 @@ static METER: Mutex<()> = Mutex::new(());
 /// oracle runs unmeasured.
 pub(crate) fn metered(oracle: impl FnOnce()) {
     let _only = METER.lock().unwrap_or_else(PoisonError::into_inner);
-    // 5 resets the peak to the current value.
+    // Writing 5 resets the peak to the current value.
     let before = fs::write("/proc/self/clear_refs", "5")
         .ok()
         .and_then(|()| status("VmRSS:"));

@@ -23,7 +23,7 @@ const HOLES: usize = 64;
 const ENTRY: usize = 12;
 /// Offset of the superblock.
 const SUPERBLOCK: usize = 1024;
-/// Offset and length of its fields.
+/// Offset and length of each field of the superblock.
 const SUPERBLOCK_FIELDS: [(usize, usize); 19] = [
     (8, 4),
     (12, 1),
@@ -45,7 +45,7 @@ const SUPERBLOCK_FIELDS: [(usize, usize); 19] = [
     (112, 8),
     (120, 8),
 ];
-/// Fields of a compact inode, and of the parts of an extended one that differ.
+/// Fields of a compact inode, and of an extended inode where its layout differs.
 const INODE_FIELDS: [(usize, usize); 8] = [
     (0, 2),
     (2, 2),

@@ -1,8 +1,9 @@
 //! The free runs of the arena, and which of their pages are ready.
 //!
 //! A page is *ready* once it has been used: its memory is present, so its next user causes no page
-//! fault. A request is served from the first of these places that is long enough: the one released
-//! most recently, whose bytes may still be in the CPU's cache; the first ready run; the first run.
+//! fault. A request is served from the first of these places that has enough pages: the run that
+//! was released most recently, whose bytes may still be in the CPU's cache; the ready pages with
+//! the lowest address; the run with the lowest address.
 
 use std::collections::VecDeque;
 
@@ -30,7 +31,7 @@ pub(crate) struct Taken {
     pub(crate) cold_pages: usize,
 }
 
-/// Where pages were found: the index of the run, and the page of the arena.
+/// Where pages were found: the index of the run, and the number of the first page in the arena.
 #[derive(Clone, Copy)]
 struct Place {
     index: usize,
@@ -56,7 +57,7 @@ impl FreeRuns {
 
     /// Takes a contiguous run, or returns `None` if no free run is long enough.
     pub(crate) fn take(&mut self, pages: usize) -> Option<Taken> {
-        // Skips a search that cannot succeed.
+        // A search would find nothing.
         if pages > self.free_pages {
             return None;
         }
@@ -74,7 +75,7 @@ impl FreeRuns {
         })
     }
 
-    /// Returns a run and joins it with its neighbours.
+    /// Takes back a run and joins it with its neighbours.
     pub(crate) fn put(&mut self, run: Run) {
         self.free_pages += run.pages();
         if self.recent.len() == RECENT {

@@ -3,8 +3,8 @@
 //! The buckets are exact, unlike those of the histograms of times, because the question is whether
 //! 64 pages suffice.
 
-/// Counts above this share the last bucket. This limit of 4 MiB in use is far above the 64 pages in
-/// question.
+/// Counts above this limit share the last bucket. The limit, 4 MiB in use, is far above the 64
+/// pages in question.
 const LIMIT: usize = 1024;
 
 /// Exact up to [`LIMIT`] pages. Guarded by the pool's lock.

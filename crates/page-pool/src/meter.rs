@@ -47,11 +47,11 @@ figures::figures! {
 
 #[derive(Debug)]
 pub(crate) struct Meter {
-    /// Set at start. The numbers of the tracepoints, or why they are unknown.
+    /// Never changes. The numbers of the tracepoints, or why they are unknown.
     events: Result<Vec<u64>, String>,
-    /// Set at start.
+    /// Never changes.
     empty_cpu_ns: u64,
-    /// Set at start.
+    /// Never changes.
     empty_wall_ns: u64,
     /// Atomic.
     allocations: AtomicU64,

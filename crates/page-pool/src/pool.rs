@@ -1,5 +1,5 @@
-//! The pool, which serves requests from its ready pages first, and otherwise from the system, and
-//! its buffers.
+//! The pool and its buffers. The pool serves requests from its ready pages first, and otherwise
+//! from the system.
 
 use std::io;
 use std::ops::{Deref, DerefMut};
@@ -22,9 +22,9 @@ use crate::{PAGE_SIZE, PoolOptions, PoolStats};
 /// The counting is modelled in `models.rs`.
 #[derive(Debug)]
 pub struct PagePool {
-    /// Set at start: lines for the user.
+    /// Never changes. Lines for the user.
     notices: Vec<String>,
-    /// Set at start.
+    /// Never changes.
     #[cfg(feature = "experiments")]
     meter: Option<crate::meter::Meter>,
     /// Guarded by its own lock. Memory is mapped, unmapped and touched outside the lock.
@@ -86,8 +86,8 @@ impl PagePool {
         self.measured(|| self.get(bytes))
     }
 
-    /// Like [`alloc`](Self::alloc), but returns `None` if the arena has no free run of that length:
-    /// no memory is allocated from the system.
+    /// Like [`alloc`](Self::alloc), but returns `None` if the arena has no free run of that length,
+    /// instead of mapping memory outside the arena.
     pub fn alloc_reserved(self: &Arc<Self>, bytes: usize) -> Option<PageBuf> {
         let run = self.measured(|| self.take_from_arena(pages_of(bytes)))?;
         Some(self.buffer(run, bytes, Origin::Arena))

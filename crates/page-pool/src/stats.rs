@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 figures::figures! {
-    /// Counters of a [`PagePool`](crate::PagePool) since its start.
+    /// Counters of a [`PagePool`](crate::PagePool) since it was created.
     #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize)]
     pub struct PoolStats {
         /// Number of pages in the arena.

@@ -8,9 +8,9 @@ use erofs_format::{Inode, Nid};
 use crate::Result;
 use crate::cache::{Hit, ReadCache};
 
-/// Maximum number of inodes kept decoded. The kernel requests the attributes of each inode once and
-/// then reads by number, so this many files can be read alternately without decoding their inodes
-/// again.
+/// Maximum number of inodes kept decoded. The kernel requests the attributes of an inode once and
+/// then reads the file by the inode's number, so this many files can be read alternately without
+/// decoding their inodes again.
 const INODES_KEPT: u64 = 1024;
 
 /// Recently read inodes.

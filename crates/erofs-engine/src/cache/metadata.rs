@@ -1,4 +1,4 @@
-//! A cache of metadata: on-disk structures are small and close together.
+//! A cache of metadata in blocks, because on-disk structures are small and close together.
 
 use std::io;
 

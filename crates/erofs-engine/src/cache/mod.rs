@@ -6,10 +6,10 @@
 //! table take turns.
 //!
 //! Old entries are evicted by a second-chance scheme: a hit marks its entry, unless it is already
-//! marked. The search for room evicts the first unmarked entry of the queue or, if all entries up
-//! to a limit are marked, the last of these. Marked entries that it passes lose their marks and
-//! move to the end. Therefore entries that every thread reads are rarely written, and a change to
-//! the table delays other threads by only a few microseconds.
+//! marked. The search for room evicts the first unmarked entry of the queue or, after it has passed
+//! `MOST_PASSED` entries, the next one even if it is marked. Marked entries that the search passes
+//! lose their marks and move to the end. Therefore entries that every thread reads are rarely
+//! written, and a change to the table delays other threads by only a few microseconds.
 
 pub(crate) mod inodes;
 pub(crate) mod metadata;
@@ -34,8 +34,8 @@ const MOST_SLOTS: u64 = 1 << 16;
 /// Maximum number of marked entries passed over before one of them is evicted. If all entries of a
 /// large table were marked, a search for an unmarked one would take milliseconds.
 const MOST_PASSED: usize = 64;
-/// Number of entries evicted before other threads get their turn: one large value may replace
-/// thousands of small ones.
+/// Number of entries evicted before other threads get their turn. One large value may replace
+/// thousands of small ones, for which the others would wait too long.
 const MOST_IN_A_ROW: usize = 32;
 
 /// A cache of values up to a total weight.
@@ -43,7 +43,7 @@ const MOST_IN_A_ROW: usize = 32;
 pub(crate) struct ReadCache<K, V> {
     /// Sets, one after another. Changed only by the holder of `room`.
     slots: Box<[Slot<K, V>]>,
-    /// Set at start.
+    /// Never changes.
     pub(crate) capacity: u64,
     /// Guarded by its own lock, a leaf lock.
     room: PiMutex<Room>,
@@ -51,7 +51,8 @@ pub(crate) struct ReadCache<K, V> {
 
 #[derive(Debug)]
 struct Slot<K, V> {
-    /// Atomic. Part of the key's hash, never 0 for an entry, so that most misses load no entry.
+    /// Atomic. Part of the hash of the entry's key, or 0 if the slot is free, so that most misses
+    /// load no entry.
     tag: AtomicU32,
     entry: ArcSwapOption<Entry<K, V>>,
 }
@@ -70,7 +71,7 @@ pub(crate) struct Entry<K, V> {
     key: K,
     value: V,
     weight: u64,
-    /// Atomic. Set if the entry has been read since the search last passed it.
+    /// Atomic. Set if the entry has been read since the search for room last passed it.
     marked: AtomicBool,
 }
 
@@ -104,7 +105,7 @@ impl<K, V> Deref for Hit<K, V> {
     }
 }
 
-/// Evicted entries. Drop them while no lock is held.
+/// Evicted entries. Drop them only while this thread holds no lock.
 pub(crate) type Evicted<K, V> = Vec<Arc<Entry<K, V>>>;
 
 impl<K: Hash + Eq, V> ReadCache<K, V> {
@@ -184,8 +185,8 @@ impl<K: Hash + Eq, V> ReadCache<K, V> {
         (first..first + WAYS, (hash >> 32) as u32 | 1)
     }
 
-    /// Removes and returns the next unmarked entry or, if all entries up to the limit are marked,
-    /// the last of these; never the entry of the slot `kept`.
+    /// Removes and returns the next unmarked entry or, after [`MOST_PASSED`] entries, the next one
+    /// even if it is marked; never the entry of the slot `kept`.
     fn evict(&self, room: &mut Room, kept: Option<usize>) -> Option<Arc<Entry<K, V>>> {
         for passed in 0..=MOST_PASSED {
             let number = room.queue.pop_front()?;
@@ -233,7 +234,7 @@ fn slot_for<K: Eq, V>(set: &[Slot<K, V>], tag: u32, key: &K) -> usize {
 }
 
 impl<K, V> Slot<K, V> {
-    /// Whether the slot has an entry that was unmarked; clears the mark.
+    /// Clears the mark of the slot's entry. Returns whether there is an entry and it had no mark.
     fn spare(&self) -> bool {
         let entry = self.entry.load();
         let marked = |entry: &Arc<Entry<K, V>>| entry.marked.swap(false, Ordering::Relaxed);
@@ -315,7 +316,7 @@ mod tests {
         assert_eq!(*hit, "one");
     }
 
-    /// The search must be short: a thread that needs the table waits for it.
+    /// The search must be short, because threads that need the table wait for its end.
     #[test]
     fn room_is_found_among_entries_that_are_all_read_without_a_look_at_all() {
         let cache = ReadCache::new(10_000, 1);

@@ -1,5 +1,5 @@
-//! A cache of bytes in windows: data that is read in small pieces is fetched or decoded once for
-//! many reads.
+//! A cache of bytes in windows, so that data that is read in small pieces is fetched or decoded
+//! once for many reads.
 
 use std::hash::Hash;
 use std::io;

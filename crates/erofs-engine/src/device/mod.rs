@@ -31,7 +31,8 @@ const INTERRUPTED: u32 = 100;
 
 /// A file or block device that holds an image, or one of its extra devices.
 ///
-/// Read by pread and never mapped: if a mapped file were truncated, the process would be killed.
+/// It is read with pread and never mapped: if a mapped file were truncated, the process would be
+/// killed.
 #[derive(Debug)]
 pub(crate) struct Device {
     storage: Storage,
@@ -42,7 +43,7 @@ pub(crate) struct Device {
     pub(crate) size: u64,
     /// The file's version when it was opened.
     version: Option<Version>,
-    /// Set once at start. The file's version when an earlier process opened it.
+    /// Set at most once. The file's version when an earlier process opened it.
     first_version: OnceLock<Version>,
     /// Cleared if the underlying filesystem does not support RWF_NOWAIT.
     nowait: AtomicBool,
@@ -192,7 +193,8 @@ impl Device {
         }
     }
 
-    /// Makes the cache drop the file if it is at a URL, because it is not an image. Only a hint.
+    /// Tells the cache to drop the file, which is not an image. Has an effect only on a file at a
+    /// URL. Only a hint.
     pub(crate) fn discard(&self) {
         let _ = self.remote().map(|file| file.discard());
     }
@@ -313,7 +315,7 @@ impl Device {
     }
 }
 
-/// A device, for one request.
+/// A device, read for one request.
 #[derive(Debug)]
 pub(crate) struct Bound<'a, D> {
     pub device: &'a D,
@@ -365,7 +367,8 @@ fn read_whole(
                     return Err(io::Error::other(what));
                 }
             }
-            // To the caller, WouldBlock would mean that the bytes still arrive from a network.
+            // To the caller, WouldBlock would mean that the bytes have yet to arrive from a
+            // network.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 return Err(io::Error::other(error.to_string()));
             }

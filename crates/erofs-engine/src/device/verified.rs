@@ -179,7 +179,7 @@ impl StoredDevice {
         self.files().filter_map(|device| device.change())
     }
 
-    /// The device, and the device of the tree if that is another one.
+    /// The device, and the device that holds the hash tree if it is a separate one.
     fn files(&self) -> impl Iterator<Item = &Arc<Device>> {
         let hashes = self.verified.as_ref().map(|verified| &verified.hashes);
         let hashes = hashes.filter(|hashes| !Arc::ptr_eq(hashes, &self.device));
@@ -187,7 +187,7 @@ impl StoredDevice {
     }
 
     /// Verifies every block that the tree covers, whether a file uses it or not, and calls `each`
-    /// with a line for each that does not match. Nothing is verified without a tree.
+    /// with one line for each block that does not match. Nothing is verified without a tree.
     pub(crate) fn scan(&self, request: &Request<'_>, each: &mut dyn FnMut(String)) {
         let Some(Verified { tree, .. }) = &self.verified else {
             return;

@@ -23,14 +23,14 @@ pub struct Version {
 pub struct Change {
     /// The file and the evidence, on one line.
     pub line: String,
-    /// Whether the file was certainly written to. If false, only its ctime differs, which a new
-    /// name, owner or mode changes as well.
+    /// Whether the file was certainly written to. If false, only its ctime differs, and a new name,
+    /// owner or mode may be the cause.
     pub is_certain: bool,
 }
 
 impl Version {
-    /// The version of a file; `None` if the system does not record changes to its bytes: the times
-    /// of a block device are those of its node.
+    /// The version of a file; `None` if the system does not record changes to its bytes, as for a
+    /// block device, whose times are those of its node.
     pub fn of(file: &File) -> Option<Self> {
         let metadata = file.metadata().ok().filter(Metadata::is_file)?;
         Some(Self {

@@ -68,7 +68,7 @@ impl ReadAt for Directory<'_> {
             let (rest, position) = (&mut buf[done..], offset + done as u64);
             match self.copy(rest, position) {
                 Ok(count) => done += count,
-                // The broken block of the window may be one that is not wanted.
+                // The window may contain a broken block that the caller does not want.
                 Err(_) => return self.content.read_exact_at(rest, position),
             }
         }

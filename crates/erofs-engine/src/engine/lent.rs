@@ -28,7 +28,7 @@ type Place = (Arc<Inode>, Vec<u8>);
 /// The entry that one image has at a path.
 enum AtPath {
     Nothing,
-    /// An entry that ends the search.
+    /// Any other entry, which ends the search.
     Other,
     Directory(Place),
 }
@@ -108,8 +108,8 @@ impl Engine {
         Ok(Lent::by_mark(mark.as_deref()))
     }
 
-    /// Finds the directories from which a directory of an image takes attributes. If its path is
-    /// not given, finds that too.
+    /// Finds the directories from which a directory of an image takes attributes. If `path` is
+    /// `None`, finds the path of the directory too.
     pub(super) fn find_lenders(
         &self,
         request: &Request<'_>,

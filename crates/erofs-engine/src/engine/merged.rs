@@ -1,9 +1,9 @@
 //! Looks up and lists names in the directories of a tree of several images, one image after the
 //! other.
 //!
-//! The rules are in `layers/`. A directory is found by its number, which is that of its topmost
-//! part. If a directory is no longer cached, or was announced to the kernel by an earlier server,
-//! its path is found by following `..`.
+//! The rules are in `layers/`. A directory is found by its number, the number of its topmost part.
+//! If a directory is no longer cached, or was announced to the kernel by an earlier server, its
+//! path is found by following `..`.
 
 use std::collections::{HashSet, VecDeque};
 use std::ops::ControlFlow;
@@ -21,7 +21,7 @@ use crate::request::RequestKey;
 use crate::request::budget::Request;
 use crate::{EachItem, Result};
 
-/// Maximum depth of directories that are followed, which is that of the longest path.
+/// Maximum depth of directories that are followed: as deep as the longest path can lead.
 const DEPTH: usize = 2048;
 
 /// Maximum number of directories searched to find one that cannot be reached by its path in its own
@@ -43,7 +43,7 @@ enum Child {
 #[derive(Default)]
 pub(super) struct Marks {
     hides: bool,
-    /// The path of those directories, and whether the path starts at the root.
+    /// The path of the directories in the images below, and whether the path starts at the root.
     redirect: Option<(Vec<Vec<u8>>, bool)>,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct Marks {
 struct Found {
     /// The inode, with its marks if it is a directory.
     inode: Option<(Arc<Inode>, Option<Part>)>,
-    /// Whether the entry hides everything below.
+    /// Whether the entry hides everything at its path in the images below.
     hides: bool,
     /// The path to look up in the images below.
     path: Vec<Vec<u8>>,
@@ -141,7 +141,7 @@ impl Engine {
         }
     }
 
-    /// Finds a directory by its path in its image.
+    /// Finds a directory by its path in its image or, if that leads elsewhere, by a search.
     fn find_directory(
         &self,
         request: &Request<'_>,
@@ -163,7 +163,8 @@ impl Engine {
         }
     }
 
-    /// Searches the tree from its root: a redirect leads to the directory from another path.
+    /// Searches the tree from its root for a directory whose path in the tree differs from its path
+    /// in its image, because of a redirect.
     fn search_directory(
         &self,
         request: &Request<'_>,
@@ -267,8 +268,7 @@ impl Engine {
             below = rest;
             let found = match self.follow(request, first, &path) {
                 Err(error) if request.lacks() => {
-                    // Continue, so that bytes missing from other images are fetched together with
-                    // these.
+                    // Go on, so that the missing bytes of all images are fetched together.
                     lacking = Err(error);
                     continue;
                 }
@@ -339,7 +339,8 @@ impl Engine {
             found.hides |= hides;
             let is_last = index + 1 == path.len();
             let Some(inode) = inode else {
-                // Below, the path leads through the directories to which this image redirects.
+                // In the images below, the path leads through the directories to which this image
+                // redirects.
                 found.path.extend_from_slice(&path[index..]);
                 return Ok(found);
             };
@@ -432,8 +433,8 @@ impl Engine {
         Ok((part, marks))
     }
 
-    /// Whether a directory has whiteouts of a tar archive. Their names sort next to each other, so
-    /// one entry answers this.
+    /// Whether a directory has whiteouts of a tar archive. The names of whiteouts sort next to each
+    /// other, so it suffices to look at one entry.
     fn has_tar_marks(&self, request: &Request<'_>, inode: &Inode) -> Result<bool> {
         let is_lowest = self.images.numbers.image(inode.nid) + 1 == self.image_count();
         if is_lowest || !self.has_marked_names(inode.nid) {
@@ -461,7 +462,7 @@ impl Engine {
         inode: &Inode,
         name: &[u8],
     ) -> Result<Option<Vec<u8>>> {
-        // Spares most inodes the names, which are allocated.
+        // Most inodes have no attributes, so the names below need not be allocated for them.
         if inode.xattr_icount == 0 {
             return Ok(None);
         }
@@ -643,7 +644,7 @@ impl Engine {
         let part = &directory.parts[*number];
         let directory_type = FileType::Directory as u8;
         match &entry.name[..] {
-            // Listed once, at their places in the top image.
+            // `.` and `..` are listed once, at their places in the top image.
             b"." | b".." if *number > 0 => return Ok(None),
             b"." => return Ok(Some((directory.nid(), directory_type))),
             b".." => return Ok(Some((directory.parent, directory_type))),
@@ -656,7 +657,7 @@ impl Engine {
         }
         let nid = self.number_in(&part.inode, entry.nid)?;
         if entry.file_type == directory_type {
-            // Uses a lookup, because the kernel asks for the directory's contents next.
+            // Looks the directory up, which also caches it: the kernel asks for its contents next.
             return Ok(match self.child(request, directory, &entry.name)? {
                 Child::Absent => None,
                 Child::File(nid) => Some((nid, 0)),

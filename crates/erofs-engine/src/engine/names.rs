@@ -120,7 +120,7 @@ impl Engine {
         listed.map(drop)
     }
 
-    /// Lists a directory; returns whether `each` broke off.
+    /// Lists a directory; returns `Break` if `each` did.
     fn list(
         &self,
         request: &Request<'_>,

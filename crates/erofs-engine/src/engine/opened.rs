@@ -268,7 +268,8 @@ mod tests {
     use super::*;
     use crate::{Engine, WorkersMode};
 
-    /// A process drops its rights between the two halves, so nothing may be parsed in the first.
+    /// A process drops its privileges between the two halves of opening an image, so nothing may be
+    /// parsed in the first half.
     #[test]
     fn an_image_is_searched_for_after_the_files_are_open() {
         let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../erofast/tests/fixtures");

@@ -1,4 +1,4 @@
-//! Several images as one tree: the effect of an image's entry on entries below it.
+//! Several images as one tree: how the entries of an image affect those of the images below.
 //!
 //! The images are layers of a container, the top one first. A name belongs to the first layer that
 //! has it. Directories with the same name are one directory, until a layer hides those below with a

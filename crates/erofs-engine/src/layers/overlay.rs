@@ -20,8 +20,8 @@ const LONGEST_NAME: usize = 255;
 /// Prefixes of overlayfs's own attributes: for mounts made by root, and by users.
 const ATTRIBUTES: [&[u8]; 2] = [b"trusted.overlay.", b"user.overlay."];
 
-/// Follows one of these prefixes in the name of an attribute that is meant for an overlayfs on top
-/// of this one.
+/// The string that follows one of [`ATTRIBUTES`] in the name of an attribute that is meant for an
+/// overlayfs on top of this one.
 const ESCAPED: &[u8] = b"overlay.";
 
 /// Marks a directory that hides the directories of its name in the layers below.
@@ -42,15 +42,15 @@ pub(crate) const METACOPY: &[u8] = b"metacopy";
 /// extended attributes come from below.
 pub(crate) const IMPLIED: &[u8] = b"trusted.overlay.erofast.implied";
 
-/// A value of [`IMPLIED`]: the directory is stated later.
+/// A value of [`IMPLIED`]: the archive states the directory later.
 const EXTENDED: &[u8] = b"x";
 
 /// A value of [`IMPLIED`]: when this directory was created, its parent was also only implied, and
 /// may determine the group.
 pub(crate) const MADE_IN_IMPLIED: &[u8] = b"p";
 
-/// Marks the root of an image whose archive has been rewritten: names in it that begin with `.wh.`
-/// are ordinary names.
+/// Marks the root of an image whose archive has been rewritten. It says that names that begin with
+/// `.wh.` are ordinary names in this image.
 pub(crate) const REWRITTEN: &[u8] = b"trusted.overlay.erofast.rewritten";
 
 /// Prefix of the attributes that rewriting adds.

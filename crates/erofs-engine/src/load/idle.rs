@@ -23,8 +23,8 @@ const TICK_NS: u64 = 10_000_000;
 /// server's time is doubled.
 const WITH_READERS: f64 = 2.0;
 /// A CPU is busy if its share of idle time is below `LITTLE` and other programs use more than
-/// `MUCH` of the CPU. It stops being busy at twice that idle time, or when other programs use half
-/// of that share.
+/// `MUCH` of the CPU. It stops being busy when its share of idle time reaches twice `LITTLE`, or
+/// when other programs use no more than half of `MUCH`.
 const LITTLE: f64 = 0.25;
 const MUCH: f64 = 0.4;
 
@@ -43,7 +43,7 @@ struct Sample {
 pub(crate) struct CpuIdle {
     stat: File,
     pub(crate) cpus: BTreeSet<usize>,
-    /// Whether these are all CPUs that are online.
+    /// Whether `cpus` are all CPUs that are online.
     pub(crate) are_all: bool,
     last: Option<Sample>,
     busy: BTreeSet<usize>,

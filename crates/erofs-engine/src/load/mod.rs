@@ -2,9 +2,9 @@
 //! CPUs busy.
 //!
 //! A real-time worker answers immediately even if its CPU is contended. On an idle machine,
-//! however, the scheduler moves the reader that it wakes to another CPU, which costs more than
-//! real-time priority gains. Therefore, with `hipri=auto`, a worker is real-time only while its CPU
-//! is contended. A request is split among more CPUs while they are idle.
+//! however, the scheduler moves the reader that such a worker wakes to another CPU, which costs
+//! more than real-time priority gains. Therefore, with `hipri=auto`, a worker is real-time only
+//! while its CPU is contended. While the CPUs are idle, a request is split among more of them.
 //!
 //! A thread that no reader waits for [watches](CpuContention::check) the load while requests
 //! arrive, and sleeps otherwise.
@@ -40,7 +40,7 @@ const QUIET_SAMPLES: u32 = 25;
 #[derive(Debug)]
 pub(crate) struct LoadFiles {
     runnable: Runnable,
-    /// Covers the CPUs that the process may use.
+    /// The idle times of the CPUs that the process may use.
     idle: CpuIdle,
 }
 
@@ -70,13 +70,13 @@ pub(crate) struct CpuContention {
     /// Guarded by its own lock, which the watching thread takes. `None` if there are no workers, or
     /// if the load cannot be read.
     watch: Option<PiMutex<Watch>>,
-    /// Set at start. Workers with `hipri=auto` that may be real-time.
+    /// Never changes. Workers with `hipri=auto` that may be real-time.
     followers: Option<Arc<Workers>>,
     /// Set at most once. Called when contention begins or ends.
     changed: OnceLock<OnContention>,
 }
 
-/// A thread's counters. Atomic: written by one thread.
+/// A thread's counters. Atomic, and written only by that thread.
 #[derive(Debug, Default)]
 struct Own {
     /// Number of [`Busy`] guards that have not been dropped.
@@ -218,7 +218,8 @@ struct Watch {
     others: Others,
     /// Requests of each thread at the previous sample.
     requests: Vec<u64>,
-    /// Recent clients, in two halves of the period for which they count.
+    /// The clients of the current period of [`CLIENT_SAMPLES`] samples, and those of the period
+    /// before.
     clients: [u64; 2],
     samples: u32,
     /// Number of samples since the last request.

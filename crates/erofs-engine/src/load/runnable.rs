@@ -118,7 +118,7 @@ impl Others {
         self.own_cpus += (cpus - self.own_cpus) * weight;
         self.rate += (rate - self.rate) * weight;
         let others = self.others(&sample);
-        // A single sample may coincide with a short burst.
+        // The first sample of an average may coincide with a short burst, so it counts half.
         let others = if stale { others / 2.0 } else { others };
         self.average += (others - self.average) * weight;
         self.last = sample;
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn clients_that_take_all_that_is_left_are_no_load() {
-        // Large and small reads by four programs, and a walk, all of whose work follows a reply.
+        // Four programs that read much, read little, or walk a tree. They run only after a reply.
         for (rate, own_cpus) in [(8_000.0, 0.7), (90_000.0, 1.0), (30_000.0, 0.8)] {
             let machine = Machine::new(2, 4, rate, own_cpus);
             assert!(!machine.see(&[7; 50]).are_many(), "{rate} {own_cpus}");

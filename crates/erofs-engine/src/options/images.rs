@@ -15,7 +15,7 @@ pub(crate) struct OneImage {
 }
 
 impl EngineOptions {
-    /// Adds an extra device to the last image named.
+    /// Adds an extra device to the image that was named last.
     pub(super) fn add_device(&mut self, device: PathBuf) {
         let of_lower = self.lower.last_mut().map(|lower| &mut lower.devices);
         of_lower.unwrap_or(&mut self.devices).push(device);
@@ -53,7 +53,7 @@ impl EngineOptions {
         }
     }
 
-    /// Whether these options fit a tree of this many images.
+    /// Checks that these options fit a tree of this many images.
     ///
     /// # Errors
     /// There are too many images, or only one of them would be verified.

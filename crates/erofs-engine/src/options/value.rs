@@ -11,7 +11,7 @@ pub fn number_option<T: FromStr<Err = ParseIntError>>(name: &str, text: &str) ->
     number(name, text, text, "must be a whole number, 0 or more")
 }
 
-/// The `digits` of an option whose whole value is `text`.
+/// The number that `digits` state, in the value `text` of an option.
 pub(super) fn number<T: FromStr<Err = ParseIntError>>(
     name: &str,
     text: &str,

@@ -1,7 +1,7 @@
 //! Reads that need only the beginning of a pcluster, both stored and decoded.
 //!
 //! A random reader wants a page or two of a pcluster. On average that requires decoding half of the
-//! pcluster, which takes half of the bytes of an LZ4 stream.
+//! pcluster and, with LZ4, fetching half of its stored bytes.
 
 use std::sync::Arc;
 

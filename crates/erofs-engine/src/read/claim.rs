@@ -152,8 +152,8 @@ impl PclusterTable {
             return Claim::Cached(cached);
         }
         let mut in_flight = lock(&self.in_flight);
-        // The thread that decoded it added it to the cache before removing it from the pclusters in
-        // flight.
+        // Look again: a thread that decodes a pcluster adds it to the cache before removing it from
+        // the pclusters in flight.
         if let Some(cached) = self.find(&key, length) {
             return Claim::Cached(cached);
         }

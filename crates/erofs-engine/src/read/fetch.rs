@@ -65,8 +65,7 @@ impl FileReader<'_> {
             }
             _ => from,
         };
-        // The bytes wrap at most once: those up to the end of the stored bytes, then those from the
-        // start.
+        // The wanted bytes wrap at most once, from the end of the stored bytes to their start.
         let until_wrap = stored.saturating_sub(start);
         let split = segment.out.len().min(until_wrap as usize);
         let (first, second) = segment.out.split_at_mut(split);

@@ -34,8 +34,8 @@ use crate::stats::AllCounters;
 use crate::trace_spans::TraceSpans;
 use crate::{Error, FileFault, Result};
 
-/// State shared by all reads of an opened image. All fields are set at start; those that change are
-/// guarded by locks.
+/// State shared by all reads of an opened image. No field is replaced after the image is opened;
+/// those whose contents change are guarded by locks.
 #[derive(Debug)]
 pub(crate) struct DataPath {
     /// The image's path, for messages.

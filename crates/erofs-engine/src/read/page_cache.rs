@@ -1,6 +1,6 @@
 //! The rest of a pcluster that a small read decoded, and the page cache that receives it.
 //!
-//! A pcluster decodes to 100 KiB or more, of which a random reader wants 4. The kernel's EROFS
+//! A pcluster decodes to 100 KiB or more, of which a random reader wants 4 KiB. The kernel's EROFS
 //! immediately puts the rest into the page cache, so it decodes each pcluster only for its first
 //! read. With FUSE there is a page cache as well, but the server has to store pages in it
 //! explicitly.
@@ -68,7 +68,7 @@ impl Remainder {
         self.nid
     }
 
-    /// Bytes of memory held until this is dropped.
+    /// Bytes of memory that this remainder holds until it is dropped.
     pub fn memory(&self) -> usize {
         self.decoded.capacity()
     }

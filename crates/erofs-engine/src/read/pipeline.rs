@@ -45,8 +45,9 @@ impl FileReader<'_> {
         Ok(run.iter().all(|segment| segment.filled))
     }
 
-    /// Fills the first segment of `run`; the others only extend the fetch. Returns false if another
-    /// thread is decoding the segment's pcluster and the calling thread may not wait.
+    /// Fills the first segment of `run`; the other segments only extend the range that is fetched.
+    /// Returns false if another thread is decoding the segment's pcluster and the calling thread
+    /// may not wait.
     fn claim(
         &self,
         context: &mut LentContext<'_>,

@@ -19,7 +19,8 @@ pub(crate) struct Segment<'a> {
     pub pcluster: Pcluster,
     /// Whether the reader's bytes have been filled.
     pub filled: bool,
-    /// The pcluster, if another thread is decoding it; the reader waits for that thread at the end.
+    /// The pcluster, if another thread is decoding it; the reader waits for that thread after
+    /// filling the other segments.
     pub joined: Option<Arc<PclusterInFlight>>,
 }
 

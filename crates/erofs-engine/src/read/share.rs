@@ -1,7 +1,7 @@
 //! Kickoff: decides which thread decompresses a request whose extents are known.
 //!
-//! The rules are those of the kernel's `sync_decompress`. The [`ReadContext`] of a [`Request`]
-//! describes the caller, which is never inferred from the thread.
+//! The rules are those of the kernel's `sync_decompress`. What kind of thread the caller is comes
+//! from the [`ReadContext`] of the [`Request`] alone.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -55,12 +55,12 @@ pub(crate) fn reader_decompresses(
 /// Runs that the participating threads claim one after another.
 struct Work<'s, 'p, 'a> {
     file: File<'s>,
-    /// Set at start. The request's share for helping threads.
+    /// Never changes. The request's share for helping threads.
     share: Share<'s>,
-    /// Set at start. When the work was queued, if its trace spans are wanted.
+    /// Never changes. When the work was queued, if its trace spans are wanted.
     queued: Option<u64>,
-    /// Set at start. `next` assigns the runs; the thread that receives an index locks the mutex at
-    /// that index.
+    /// The list never changes. `next` assigns the runs; the thread that receives an index locks the
+    /// mutex at that index.
     runs: Vec<PiMutex<&'p mut [Segment<'a>]>>,
     /// Atomic. Index of the next run.
     next: AtomicUsize,
@@ -207,7 +207,7 @@ fn helpers(help: Help<'_>, cost: u64, runs: usize) -> Vec<Option<usize>> {
     if most == 0 {
         return Vec::new();
     }
-    // This includes the caller: each busy thread occupies a CPU.
+    // The calling thread counts too, because each busy thread occupies a CPU.
     let busy = help.contention.busy_threads();
     if help.workers.mode() == Mode::Unbound {
         let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);

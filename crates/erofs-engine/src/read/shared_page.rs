@@ -14,7 +14,7 @@ const PAGE: u64 = 4096;
 
 impl FileReader<'_> {
     /// Whether the segment needs a page that is entirely within its pcluster. If not, the pages
-    /// around it were most likely stored by an earlier read.
+    /// around the segment were most likely stored by an earlier read.
     pub(crate) fn has_own_page(&self, segment: &Segment<'_>) -> bool {
         let end = segment.logical + segment.pcluster.decoded_length;
         let own_end = match end >= self.inode.size {

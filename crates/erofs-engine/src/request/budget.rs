@@ -21,8 +21,8 @@ use crate::request::missing::Missing;
 
 /// Maximum number of reads of metadata and blocks of directories.
 pub const MAX_STEPS: u64 = 1 << 18;
-/// Maximum number of bytes fetched and decoded. A read of 1 MiB has at most two partial pclusters,
-/// 26 MiB in total.
+/// Maximum number of bytes fetched and decoded. A read of 1 MiB touches at most two partial
+/// pclusters, for which 26 MiB are fetched and decoded.
 pub const MAX_BYTES: u64 = 64 << 20;
 
 /// Cost at which a request becomes long, in bytes of LZ4 output, which take 9 ms to decode. A read
@@ -136,7 +136,7 @@ impl Spent {
     }
 
     /// Adds to the cost. A request that becomes long lowers its thread's priority; one that becomes
-    /// heavy takes the turn.
+    /// heavy takes the turn of heavy requests.
     fn take(&mut self, cost: u64, control: &Control) -> Result<(), Exceeded> {
         if control.is_closing() {
             return Err(Exceeded::Closed);

@@ -22,7 +22,7 @@ figures::figures! {
         pub steps,
         /// Bytes fetched and decoded.
         pub bytes,
-        /// Requests that were long.
+        /// Number of requests that became long.
         pub long,
     }
 }
@@ -45,7 +45,8 @@ impl Control {
         self.heavy.store(false, Ordering::Relaxed);
     }
 
-    /// Records what one request used. Most requests only read the peaks, which saves a write.
+    /// Records what one request used. Most requests are below the peaks, and therefore write
+    /// nothing that other threads read.
     pub(crate) fn record(&self, steps: u64, bytes: u64, long: bool) {
         for (peak, taken) in [(&self.peaks.steps, steps), (&self.peaks.bytes, bytes)] {
             if taken > peak.load(Ordering::Relaxed) {

@@ -8,7 +8,8 @@ use std::time::Duration;
 use remote_image::message::RANGES;
 use remote_image::{Class, RemoteFile};
 
-/// How long a reader's death can go unnoticed.
+/// Interval at which to check whether bytes are still wanted: the maximum time for which a reader's
+/// death goes unnoticed.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Bytes that a request lacks.
@@ -36,7 +37,8 @@ impl Missing {
             .find(|(other, _)| Arc::ptr_eq(other, file));
         match known {
             Some((_, ranges)) if ranges.len() < RANGES => ranges.push(range),
-            // The request will be repeated once other bytes have arrived.
+            // Left out: the request will be repeated once the other bytes have arrived, and then
+            // report these.
             Some(_) => {}
             None => self.files.push((Arc::clone(file), vec![range])),
         }

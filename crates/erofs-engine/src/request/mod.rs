@@ -14,8 +14,8 @@ use crate::layers::number::ImageNames;
 use crate::request::control::Control;
 use budget::{Exceeded, ReadContext, Request, Scope};
 
-/// Number of requests that are remembered because they exceeded their budget, and of inodes that
-/// had heavy requests.
+/// Maximum number of requests that are remembered because they exceeded their budget, and of inodes
+/// that are remembered because they had heavy requests.
 const REMEMBERED: u64 = 1024;
 
 /// Identity of a request.
