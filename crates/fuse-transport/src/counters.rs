@@ -13,8 +13,8 @@ use crate::wire::Opcode;
 
 const KINDS: usize = Opcode::ALL.len();
 
-/// Number of CPUs that are counted separately; requests served on CPUs with higher numbers count
-/// for the last one.
+/// Number of CPUs that are counted separately; requests served on CPUs with higher numbers are
+/// added to those of the last counted CPU.
 const CPUS: usize = 256;
 
 /// Number of buckets, one per power of two.

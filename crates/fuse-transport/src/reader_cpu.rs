@@ -1,4 +1,4 @@
-//! The CPU on which the thread that sent a request last ran.
+//! Finds the CPU on which the sender of a request last ran.
 //!
 //! `/dev/fuse` does not report it; field 39 of `/proc/TID/stat` does (proc_pid_stat(5)). One sample
 //! takes some 5 us, so samples are taken at intervals and not for each request.

@@ -216,8 +216,8 @@ impl RingChannel {
         }
     }
 
-    /// Returns an entry of the overflow channel: after the worker's, if the worker should have had
-    /// the request.
+    /// Returns an entry of the overflow channel. If the worker should have had the request, its
+    /// entry is taken out first, so that the worker returns it after this one.
     fn return_in_turn(&mut self, answered: &Answered) {
         let order = &self.connection.entry_order;
         let queue = self.ring.queue(answered.number);

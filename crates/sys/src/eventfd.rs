@@ -21,7 +21,7 @@ impl EventFd {
         Ok(Self(descriptor.into()))
     }
 
-    /// Makes the descriptor readable. Called from any thread.
+    /// Makes the descriptor readable. Any thread may call this.
     pub fn wake(&self) {
         // The write can fail only if the counter is full, in which case the descriptor is readable
         // anyway.

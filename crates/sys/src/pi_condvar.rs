@@ -26,7 +26,7 @@ impl PiCondvar {
         }
     }
 
-    /// Releases the mutex, waits to be notified, and locks it again.
+    /// Releases the mutex, waits to be notified, and locks the mutex again.
     pub fn wait<'m, T>(&self, guard: PiMutexGuard<'m, T>) -> PiMutexGuard<'m, T> {
         self.wait_for(guard, None)
     }

@@ -101,7 +101,7 @@ impl Submission {
     }
 }
 
-/// The ring. The kernel rejects calls by any thread other than the one that enabled it.
+/// The ring. The kernel rejects calls by any thread other than the one that enabled the ring.
 #[derive(Debug)]
 pub(crate) struct Uring {
     // Fields are dropped in this order, so that the ring is closed before its memory is unmapped. A

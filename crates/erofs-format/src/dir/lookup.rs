@@ -231,8 +231,8 @@ impl Gap {
     }
 }
 
-/// Whether all names exist and ascend. Costs about as much as reading the block, and is only called
-/// if a name was not found.
+/// Whether all entries have valid names, in ascending order. Costs about as much as reading the
+/// block, and is only called if a name was not found.
 fn is_ordered(block: &Block<'_>) -> bool {
     let mut before: &[u8] = b"";
     (0..block.count).all(|index| match block.entry(index) {
