@@ -89,10 +89,10 @@ impl Reader<'_> {
     }
 
     /// The first offset, if any, where a lookup finds a different extent than a lookup at an
-    /// earlier offset: an index entry in the middle of an extent contradicts the entries at its
-    /// ends. Readers do not examine every entry, so the bytes that they return depend on the offset
-    /// at which they start. This method examines every entry; it is meant for tools that check
-    /// images.
+    /// earlier offset, because an index entry in the middle of an extent contradicts the entries at
+    /// its ends. Readers do not examine every entry, so the bytes that they return depend on the
+    /// offset at which they start. This method examines every entry; it is meant for tools that
+    /// check images.
     pub fn contradiction(&self, inode: &Inode) -> Option<u64> {
         match inode.layout() {
             DataLayout::CompressedFull | DataLayout::CompressedCompact if inode.size > 0 => {

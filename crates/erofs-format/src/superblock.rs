@@ -68,8 +68,8 @@ const BLOCK_BITS: std::ops::RangeInclusive<u8> = 9..=16;
 const MAX_SUPERBLOCK: u32 = 4096 - SUPER_OFFSET as u32;
 
 impl Superblock {
-    /// Reads and checks the superblock at byte 1024 and the configurations after it; also its
-    /// checksum if `verify`.
+    /// Reads and checks the superblock at byte 1024 and the configurations after it. The
+    /// superblock's checksum is checked only if `verify`.
     pub(crate) fn read(meta: &Meta<'_>, verify: bool) -> Result<Superblock> {
         let raw = read_raw(meta)?;
         check_shape(&raw)?;

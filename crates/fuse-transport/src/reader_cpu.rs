@@ -13,7 +13,7 @@ const SETTLED: Duration = Duration::from_millis(1);
 /// until a move is noticed, each request wakes two CPUs, which takes longer than a sample.
 const MOVING: Duration = Duration::from_micros(50);
 
-/// Samples the CPU on which readers run, for one serving thread.
+/// Finds by sampling on which CPU readers run, for one serving thread.
 #[derive(Debug, Default)]
 pub(crate) struct ReaderCpu {
     /// The thread sampled last, and its open `stat` file.

@@ -6,8 +6,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-/// Readable from [`wake`](Self::wake) until [`clear`](Self::clear): a wake-up that finds no sleeper
-/// ends the next sleep.
+/// Readable from [`wake`](Self::wake) until [`clear`](Self::clear), so a wake-up that finds no
+/// sleeper ends the next sleep.
 #[derive(Debug)]
 pub struct EventFd(File);
 

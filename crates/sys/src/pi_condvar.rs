@@ -10,7 +10,8 @@ use crate::pi_mutex::PiMutexGuard;
 /// A condition variable. A wait may end spuriously.
 #[derive(Debug, Default)]
 pub struct PiCondvar {
-    /// Counts notifications: a thread sleeps only if there was none since it released the mutex.
+    /// Counts notifications: a thread sleeps only if none has arrived since the thread released the
+    /// mutex.
     changes: AtomicU32,
     /// Number of threads that sleep or are about to: if it is 0, a notification makes no system
     /// call.

@@ -306,8 +306,8 @@ fn many_readers_get_the_right_bytes() {
         match transport {
             Transport::DevFuse => assert_eq!(way["dev_fuse"], counters["requests"]),
             // Reads are served on the CPU they come from, except for those that a busy CPU leaves
-            // to the overflow queue: with 16 simultaneous readers, a busy CPU may leave most reads
-            // to it.
+            // to the overflow queue: with 16 simultaneous readers, that queue may serve most of the
+            // reads.
             Transport::IoUring => {
                 assert!(
                     way["io_uring"].as_u64() >= counters["by_kind"]["read"].as_u64(),
