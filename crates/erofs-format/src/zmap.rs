@@ -120,8 +120,8 @@ pub(crate) struct Extents {
     /// start, up to the last one that lookups have reached. Without checkpoints, every lookup would
     /// add up all preceding lengths.
     checkpoints: RwLock<Vec<u64>>,
-    /// Guarded by its own lock: leaf lock. The record that was looked up last and where it starts:
-    /// the next lookup is usually close to it.
+    /// Guarded by its own lock: leaf lock. The record that was looked up last, and where its extent
+    /// starts. The next lookup is usually close to it.
     last: Mutex<(u64, u64)>,
 }
 

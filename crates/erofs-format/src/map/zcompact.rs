@@ -2,10 +2,10 @@
 //!
 //! A pack consists of its entries, stored bit by bit from the lowest bit, and of 4 bytes with the
 //! block number from which the blocks of its heads are counted. Without big pclusters, that is the
-//! number of the block before the first head's. In an entry, the type is in the bits above the
-//! value. The value is `clusterofs` for heads, and the backward distance for non-heads, except that
-//! a non-head at the end of its pack has the forward distance. See `z_erofs_load_compact_lcluster`
-//! in fs/erofs/zmap.c.
+//! number of the block before that of the first head. In an entry, the type is in the bits above
+//! the value. The value is `clusterofs` for heads, and the backward distance for non-heads, except
+//! that a non-head at the end of its pack has the forward distance. See
+//! `z_erofs_load_compact_lcluster` in fs/erofs/zmap.c.
 
 use crate::meta::{Window, word};
 use crate::zmap::{BIG_PCLUSTER_1, BLOCK_COUNT, COMPACTED_2B, Index, Kind, Lcluster};
