@@ -81,8 +81,8 @@ pub(crate) fn read(
     Ok(parsed)
 }
 
-/// The record at `offset` (rounded up to 4): its bytes, the number of valid ones, and the offset of
-/// its end.
+/// The record at `offset` (rounded up to 4): a buffer with its bytes, how many of them are valid,
+/// and the offset of the record's end.
 fn read_record(meta: &Meta<'_>, offset: u64) -> Result<([u8; RECORD], usize, u64)> {
     let offset = offset.next_multiple_of(4);
     // A length of 0 means 65536, as everywhere the kernel reads such records.

@@ -94,8 +94,8 @@ impl Devices {
         })
     }
 
-    /// Describes the first extra device that is smaller than the table says. Only its last block
-    /// may be short.
+    /// Describes the first extra device that is smaller than the table says. A device whose last
+    /// block is incomplete does not count as smaller.
     pub fn truncation(&self) -> Option<String> {
         let mut given = self.sizes[1..].iter().zip(&self.slots).enumerate();
         given.find_map(|(index, (present, slot))| {

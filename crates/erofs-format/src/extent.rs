@@ -116,7 +116,7 @@ pub struct Pcluster {
     /// Stored bytes to read: at most 1 MiB; for block-based pclusters a multiple of the block size,
     /// including padding (in front with `ZERO_PADDING`, otherwise at the end).
     pub length: u32,
-    /// How they are stored.
+    /// How the stored bytes are encoded.
     pub coding: Coding,
     /// Bytes to decode: the length of the extent, at most 12 MiB.
     pub decoded_length: u64,

@@ -24,7 +24,7 @@ use crate::{Error, FileType, Holder, Inode, NID_IN_METABOX, Nid, Result, Source,
 pub struct Image {
     superblock: Superblock,
     pub(crate) devices: Devices,
-    /// Set once the metabox and the packed inode can be read.
+    /// Set as soon as the metabox and the packed inode can be read.
     pub(crate) prefixes: OnceLock<Vec<LongPrefix>>,
 }
 
@@ -132,7 +132,7 @@ impl Image {
 
 impl<'a> Reader<'a> {
     /// Checks that the root is a directory: [`Image::open`] does this unless the root is in the
-    /// metabox, so an engine calls it again once it has the metabox.
+    /// metabox, so an engine calls this method as soon as it has the metabox.
     pub fn check_root(&self) -> Result<()> {
         self.check_type("root", self.superblock.root_nid, FileType::Directory)
     }

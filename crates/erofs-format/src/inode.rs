@@ -112,8 +112,8 @@ impl Inode {
         }
     }
 
-    /// Storage as in `st_blocks`: at least one unit if there is content, because tar takes a file
-    /// without storage for one hole. (ext4 does the same for inline data.)
+    /// Storage as in `st_blocks`: at least one unit if there is content, because tar assumes that a
+    /// file without storage is a single hole. (ext4 does the same for inline data.)
     pub fn stat_blocks(&self) -> u64 {
         self.blocks.max(u64::from(self.size > 0))
     }

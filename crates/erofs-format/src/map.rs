@@ -1,8 +1,8 @@
 //! Maps bytes of a file to their storage: pure lookups in metadata.
 //!
-//! One file for each data layout: [`flat`], [`chunk`], and for compressed data the map header
-//! ([`zheader`]), the search in an index of lclusters ([`zindex`], which reads entries of 8 bytes,
-//! [`zfull`], or packed ones, [`zcompact`]) and encoded extents ([`zextents`]).
+//! There is one file for each uncompressed layout ([`flat`], [`chunk`]). For compressed data there
+//! are the map header ([`zheader`]), encoded extents ([`zextents`]), and the search in an index of
+//! lclusters ([`zindex`]), whose entries have 8 bytes ([`zfull`]) or are packed ([`zcompact`]).
 
 mod chunk;
 mod flat;
@@ -89,9 +89,10 @@ impl Reader<'_> {
     }
 
     /// The first offset, if any, where a lookup finds a different extent than a lookup at an
-    /// earlier offset: an index entry in the middle of an extent contradicts the entries at its
-    /// ends. Readers do not examine every entry, so the bytes that they return depend on where they
-    /// start. This method examines every entry; it is meant for tools that check images.
+    /// earlier offset, because an index entry in the middle of an extent contradicts the entries at
+    /// its ends. Readers do not examine every entry, so the bytes that they return depend on the
+    /// offset at which they start. This method examines every entry; it is meant for tools that
+    /// check images.
     pub fn contradiction(&self, inode: &Inode) -> Option<u64> {
         match inode.layout() {
             DataLayout::CompressedFull | DataLayout::CompressedCompact if inode.size > 0 => {
@@ -102,8 +103,9 @@ impl Reader<'_> {
     }
 
     /// Whether the inode has a hole. The length of its index is subtracted from `entries`, the
-    /// number of entries that may still be read. `None` if this is not known: the index has more
-    /// entries than that, or the inode has chunks or encoded extents, or is damaged.
+    /// number of entries that may still be read. `None` if the answer is not known, because the
+    /// index has more than `entries` entries, or the inode has chunks or encoded extents or is
+    /// damaged.
     pub fn has_holes(&self, inode: &Inode, entries: &mut u64) -> Option<bool> {
         if inode.size == 0 || !inode.file_type().has_data() {
             return Some(false);

@@ -68,8 +68,8 @@ const BLOCK_BITS: std::ops::RangeInclusive<u8> = 9..=16;
 const MAX_SUPERBLOCK: u32 = 4096 - SUPER_OFFSET as u32;
 
 impl Superblock {
-    /// Reads and checks the superblock at byte 1024 and the configurations after it; also its
-    /// checksum if `verify`.
+    /// Reads and checks the superblock at byte 1024 and the configurations after it. The
+    /// superblock's checksum is checked only if `verify`.
     pub(crate) fn read(meta: &Meta<'_>, verify: bool) -> Result<Superblock> {
         let raw = read_raw(meta)?;
         check_shape(&raw)?;
@@ -196,7 +196,7 @@ fn verify_checksum(meta: &Meta<'_>, raw: &RawSuperblock) -> Result<()> {
     }
     let mut bytes = vec![0; checksummed_length(1 << raw.blkszbits) as usize];
     meta.read(&mut bytes, SUPER_OFFSET)?;
-    // The checksum counts as zero in its own sum.
+    // The checksum is computed as if its own field were zero.
     bytes[4..8].fill(0);
     let crc = crc32c(&bytes);
     if crc == raw.checksum.get() {
@@ -228,7 +228,7 @@ fn check_features(raw: &RawSuperblock) -> Result<()> {
             bits.join(", ")
         );
     }
-    // As in the kernel: directory blocks have the image's block size.
+    // As in the kernel, directory blocks must have the image's block size.
     if raw.dirblkbits != 0 {
         let bits = raw.dirblkbits;
         return unsupported!("dirblkbits {bits} (directory block size)");

@@ -77,7 +77,7 @@ const NAMESPACES: [(u8, &[u8]); 5] = [
     (6, b"security."),
 ];
 
-/// Flag in a name index: the other bits are an index into the long prefixes.
+/// Flag in a name index. It says that the other bits are an index into the long prefixes.
 const LONG_PREFIX: u8 = 0x80;
 /// `EROFS_XATTR_FILTER_SEED`; the namespace is added to it.
 const FILTER_SEED: u32 = 0x25bb_e08f;
@@ -98,16 +98,18 @@ fn split_name(name: &[u8]) -> Option<(u8, &[u8])> {
 }
 
 /// The full name of a stored attribute: its namespace, the infix of a long prefix, and its own
-/// name. `None` if no program can request it: an unknown namespace, something after the name of an
-/// ACL, or a NUL, which in a system call's list would end the name and begin another.
+/// name. `None` if no program can request it, because its namespace is unknown, something follows
+/// the name of an ACL, or it contains a NUL, which would end the name and begin another in the list
+/// that listxattr(2) returns.
 fn whole_name(namespace: u8, infix: &[u8], name: &[u8]) -> Option<Vec<u8>> {
     let name = [prefix_of(namespace)?, infix, name].concat();
     let (split, _) = split_name(&name)?;
     (split == namespace && !name.contains(&0)).then_some(name)
 }
 
-/// Calls `each` for the inline attributes and then the shared ones, until `each` returns true.
-/// Given a bit of the name filter, visits nothing if the filter excludes the name.
+/// Calls `each` for the inline attributes and then the shared ones, until `each` returns true. If
+/// `filter_bit` is the bit of the wanted name and the inode's name filter excludes that name,
+/// visits nothing.
 fn visit(
     image: Reader<'_>,
     inode: &Inode,

@@ -44,7 +44,8 @@ pub(crate) struct Index {
     pub tail: Tail,
 }
 
-/// Where the extent with the file's last byte is, if not in blocks; its head identifies it.
+/// Where the extent with the file's last byte is stored, if not in blocks. `head` identifies the
+/// extent.
 #[derive(Debug)]
 pub(crate) enum Tail {
     None,
@@ -112,14 +113,15 @@ pub(crate) struct Extents {
     pub interlaced: bool,
     pub fragment: bool,
     pub lcluster_bits: u8,
-    /// Number of records; records of 4 and 8 bytes are counted by the file's size instead.
+    /// Number of records. Used only if they have 16 or 32 bytes; the number of shorter records
+    /// follows from the file's size.
     pub count: u64,
     /// Guarded by its own lock: leaf lock. For records of 4 bytes: where extents 0, 1024, 2048...
-    /// start, as far as lookups have got. Without checkpoints, every lookup would add up all
-    /// preceding lengths.
+    /// start, up to the last one that lookups have reached. Without checkpoints, every lookup would
+    /// add up all preceding lengths.
     checkpoints: RwLock<Vec<u64>>,
-    /// Guarded by its own lock: leaf lock. The record that was looked up last and where it starts:
-    /// the next lookup is usually close to it.
+    /// Guarded by its own lock: leaf lock. The record that was looked up last, and where its extent
+    /// starts. The next lookup is usually close to it.
     last: Mutex<(u64, u64)>,
 }
 
@@ -138,7 +140,8 @@ impl Extents {
         }
     }
 
-    /// The nearest known checkpoint at or before record `number`: its record and the address there.
+    /// The nearest known checkpoint at or before record `number`: its record number, and the
+    /// address at which the extent of that record starts.
     pub(crate) fn nearest_checkpoint(&self, number: u64) -> Option<(u64, u64)> {
         // Only a hint: an urgent thread must not wait for a lock holder that has no CPU.
         let last = self.last.try_lock().map_or((0, 0), |last| *last);
@@ -160,7 +163,8 @@ impl Extents {
         }
     }
 
-    /// Remembers where record `number` starts if it is the next checkpoint: the list has no gaps.
+    /// Remembers where the extent of record `number` starts, if that record is the next checkpoint,
+    /// so that the list has no gaps.
     pub(crate) fn remember(&self, number: u64, physical: u64) {
         if !number.is_multiple_of(CHECKPOINT) {
             return;

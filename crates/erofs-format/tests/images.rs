@@ -65,7 +65,7 @@ fn check_metadata(inode: &Inode, entry: &Value) -> Vec<String> {
             format!("{size} or a block more"),
         );
     }
-    // tar takes a file without storage for one hole.
+    // tar assumes that a file without storage is a single hole.
     let has_storage = inode.stat_blocks() > 0;
     check("storage", has_storage.to_string(), (size > 0).to_string());
     check("uid", inode.uid.to_string(), number("uid"));

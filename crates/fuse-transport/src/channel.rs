@@ -30,7 +30,7 @@ pub enum State {
 /// Takes requests and answers them, on one thread.
 pub trait Channel: AsFd + Send {
     /// Sleeps until there is a request, the waker is called, or the mount is gone. The channel's
-    /// descriptor is readable when this must be called.
+    /// descriptor is readable when this method must be called.
     fn wait(&mut self) -> Ready;
 
     /// Takes one request, if there is one, and answers it.

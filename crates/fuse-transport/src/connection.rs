@@ -21,32 +21,32 @@ use crate::message;
 use crate::wait_order::WaitOrder;
 use crate::wire::{MIN_READ_BUFFER, RetrieveOut};
 
-/// The parts that a mount needs if its server may be replaced by another process.
+/// What a mount needs in addition if its server may be replaced by another process.
 #[derive(Debug)]
 pub struct Restartable {
     /// The requests that the server is handling, shared with the process that replaces it.
     pub in_flight: Arc<RequestsInFlight>,
-    /// Cloned, non-blocking descriptors, one per channel. The kernel ends the requests taken
-    /// through a descriptor when its last copy is closed, so the other process keeps a copy of
-    /// every descriptor.
+    /// Cloned, non-blocking descriptors, one per channel. When the last copy of a descriptor is
+    /// closed, the kernel fails the requests that were taken through it, so another process keeps a
+    /// copy of every descriptor.
     pub clones: Vec<OwnedFd>,
 }
 
 /// The device, the filesystem and the counters of one mount, and whether it has ended.
 pub(crate) struct Connection {
-    /// Set at start.
+    /// Set at creation.
     pub(crate) device: OwnedFd,
-    /// Set at start.
+    /// Set at creation.
     pub(crate) filesystem: Arc<dyn Filesystem>,
     /// Set by the handshake.
     protocol: OnceLock<Protocol>,
-    /// Set at start: size of the largest request in bytes.
+    /// Set at creation: size of the largest request in bytes.
     max_request: usize,
     /// Guarded by its own lock: as many sets as channels were ever open at the same time.
     pub(crate) counters: PiMutex<Vec<Arc<Counters>>>,
     /// Atomic: whether the mount has ended.
     ended: AtomicBool,
-    /// Set at start: readable once a channel has seen the end of the mount.
+    /// Set at creation: readable once a channel has seen the end of the mount.
     end: EventFd,
     /// The order of the threads that wait for the device.
     pub(crate) wait_order: WaitOrder,
@@ -54,7 +54,7 @@ pub(crate) struct Connection {
     pub(crate) entry_order: EntryOrder,
     /// Atomic: number of requests that the mount sent to itself.
     sent_to_self: AtomicU64,
-    /// Set at start: shared with a successor of this process.
+    /// Set before any channel is opened: shared with a successor of this process.
     pub(crate) in_flight: OnceLock<Arc<RequestsInFlight>>,
     /// Guarded by its own lock: cloned descriptors of the device, for channels that are opened
     /// later.
@@ -106,7 +106,7 @@ impl Connection {
         }
     }
 
-    /// Sets the parts for a successor. Must be called before any channel is opened.
+    /// Sets what a successor needs. Must be called before any channel is opened.
     pub(crate) fn make_restartable(&self, parts: Restartable) {
         // Cannot fail, since this is called only once.
         let _ = self.in_flight.set(parts.in_flight);

@@ -13,8 +13,8 @@ use crate::wire::Opcode;
 
 const KINDS: usize = Opcode::ALL.len();
 
-/// Number of CPUs that are counted separately; requests served on CPUs with higher numbers count
-/// for the last one.
+/// Number of CPUs that are counted separately; requests served on CPUs with higher numbers are
+/// added to those of the last counted CPU.
 const CPUS: usize = 256;
 
 /// Number of buckets, one per power of two.
@@ -108,7 +108,7 @@ figures::figures! {
         pub count: u64,
         /// Sum of the values, in the unit of the histogram's name.
         pub sum: u64,
-        /// `[n, count]`: number of values from 2^n to below 2^(n+1); 0 counts as 1.
+        /// `[n, count]`: number of values from 2^n to below 2^(n+1). A value of 0 counts as 1.
         pub buckets: Vec<(u32, u64)>,
     }
 }
@@ -181,7 +181,7 @@ figures::figures! {
 pub(crate) fn for_channel(all: &mut Vec<Arc<Counters>>, ring: bool) -> Arc<Counters> {
     let is_free = |set: &&Arc<Counters>| set.ring == ring && Arc::strong_count(set) == 1;
     if let Some(free) = all.iter().find(is_free) {
-        // Orders this thread after everything that the previous channel's thread wrote.
+        // Makes everything that the previous channel's thread wrote visible to this thread.
         fence(Ordering::Acquire);
         return Arc::clone(free);
     }

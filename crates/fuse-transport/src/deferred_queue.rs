@@ -59,7 +59,8 @@ impl DeferredQueue {
     }
 
     /// Waits for a request; returns `None` when the mount has ended. The second value says whether
-    /// another thread should be started, because no thread is waiting for the next request.
+    /// another thread should be started: it is true if no thread waits for the next request and the
+    /// limit of threads is not reached.
     pub(crate) fn take(&self) -> Option<(DeferredRequest, bool)> {
         let mut inner = self.inner.lock();
         inner.idle += 1;

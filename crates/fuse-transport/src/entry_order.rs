@@ -47,11 +47,11 @@ const RETURNED: u8 = 4;
 /// The queues of one mount.
 #[derive(Debug)]
 pub(crate) struct EntryOrder {
-    /// Set at start.
+    /// Set at creation.
     queues: Box<[Queue]>,
-    /// Set at start: wakes the thread that takes entries out.
+    /// Set at creation: wakes the thread that takes entries out.
     pub(crate) asked: Arc<EventFd>,
-    /// Atomic: ID of that thread, 0 until it waits.
+    /// Atomic: ID of the thread that takes entries out, 0 until it waits.
     thread: AtomicI32,
 }
 
@@ -99,8 +99,8 @@ impl EntryOrder {
         self.thread.store(thread, Ordering::Relaxed);
     }
 
-    /// Pins to a CPU the thread that takes entries out. If pinning fails, its request goes to
-    /// another queue.
+    /// Pins to a CPU the thread that takes entries out. If pinning fails, the request that the
+    /// thread creates goes to another queue.
     fn pin(&self, cpu: usize) {
         let thread = Pid::from_raw(self.thread.load(Ordering::Relaxed));
         if thread.is_some() {
@@ -166,7 +166,7 @@ impl Queue {
         self.file.store(file, Ordering::Relaxed);
     }
 
-    /// Requests that the worker's entry be taken out, and waits until the worker has it or the time
+    /// Asks for the worker's entry to be taken out, and waits until the worker has it or the time
     /// limit has passed.
     fn ask(&self, asked: &EventFd) {
         if self.change(NONE, ASKED) {

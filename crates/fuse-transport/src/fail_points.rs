@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use std::io;
 
 /// Environment variable that names the step that fails: `setup`, `memory`, `offer`, `register`,
-/// `cpu` or `clone`; with `read` or `enter`, every other call fails.
+/// `cpu` or `clone`; with `read` or `enter`, every second call fails.
 #[cfg(feature = "fail-points")]
 pub const FAIL_STEP: &str = "FUSE_TRANSPORT_FAILS";
 
@@ -32,7 +32,7 @@ pub(crate) fn check(step: &str) -> io::Result<()> {
     }
 }
 
-/// ENOMEM for every other call of a thread, if this step should fail.
+/// ENOMEM for every second call of a thread, if this step should fail.
 pub(crate) fn check_now(step: &str) -> Result<(), Errno> {
     thread_local!(static CALLS: std::cell::Cell<u32> = const { std::cell::Cell::new(0) });
     if !fails(step) {

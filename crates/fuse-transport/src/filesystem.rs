@@ -47,8 +47,8 @@ pub const DECLINED: Errno = Errno::CANCELED;
 /// is not a node. Many threads call the methods at the same time. An error is sent to the calling
 /// program; a panic becomes EIO.
 pub trait Filesystem: Send + Sync {
-    /// Seconds for which the kernel may cache names and attributes. By default forever, since
-    /// nothing changes; 0 if every access must be seen.
+    /// Seconds for which the kernel may cache names and attributes. The default is forever, since
+    /// nothing changes. Return 0 if the filesystem must see every access.
     fn lasting(&self) -> u64 {
         FOREVER
     }
@@ -73,9 +73,9 @@ pub trait Filesystem: Send + Sync {
         reply: &mut ReadReply<'_>,
     ) -> Result<(), Failure>;
 
-    /// Whether to decline read-ahead of the kernel: `size` bytes from `offset` on, for the page
-    /// cache. Called once before each [`read`](Self::read) for the page cache. A range that was
-    /// declined must be served when it is requested again.
+    /// Whether to decline the kernel's read-ahead of `size` bytes from `offset` on. Called once
+    /// before each [`read`](Self::read) for the page cache. A range that was declined must be
+    /// served when it is requested again.
     fn declines(&self, _caller: Caller, _node: u64, _offset: u64, _size: u32) -> bool {
         false
     }

@@ -37,8 +37,8 @@ impl Config {
 
 impl Default for Config {
     fn default() -> Self {
-        // 64 megabytes of read-ahead in flight: enough for a dozen streaming readers; the kernel
-        // reduces it for unprivileged users.
+        // 64 megabytes of read-ahead in flight, enough for a dozen streaming readers. For
+        // unprivileged users the kernel reduces the number.
         Self {
             max_request: 1 << 20,
             max_background: 64,
@@ -125,8 +125,8 @@ pub(crate) fn negotiate(
     out.max_background = config.max_background;
     // Three quarters of the maximum, like the kernel's own default.
     out.congestion_threshold = config.max_background / 4 * 3;
-    // The minimum that the kernel accepts: nothing is ever written, and the read buffer stays
-    // small.
+    // The smallest value that the kernel accepts, since nothing is ever written. It keeps the read
+    // buffer small.
     out.max_write = 4096;
     out.time_gran = 1;
     let has = |feature| taken & feature != 0;

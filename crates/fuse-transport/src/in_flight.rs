@@ -30,7 +30,8 @@ const REFUSED_AT: usize = 8;
 const MOST_REFUSED: usize = 16;
 /// Words per request: whether it is in flight, its number, node and opcode.
 const NUMBERS: usize = 4;
-/// The word of a slot that tells whether a request in it has been answered; it follows the request.
+/// The word of a slot that tells whether any of the slot's requests has been answered. This word
+/// follows the words of the request.
 const ANSWERED: usize = NUMBERS;
 /// Where the slots of the serving threads begin, each in a separate cache line.
 const SLOTS_AT: usize = 80;
@@ -74,7 +75,7 @@ pub struct RequestsInFlight {
     turn: PiMutex<()>,
 }
 
-/// A request in flight, until this is dropped.
+/// A request that counts as in flight until this value is dropped.
 pub(crate) struct Taken<'i> {
     in_flight: &'i RequestsInFlight,
     slot: usize,
@@ -149,7 +150,7 @@ impl RequestsInFlight {
 
     /// Whether a server has answered a request since [`begin_again`](Self::begin_again).
     pub fn has_answered(&self) -> bool {
-        // Servers of earlier programs write no more than the request.
+        // Servers of earlier versions write only the words of the request.
         let is_idle = |slot| self.get(slot) == 0 && self.get(slot + 1) != 0;
         let has_answered = |slot| self.get(slot + ANSWERED) != 0 || is_idle(slot);
         (0..SLOTS).map(place).any(has_answered)
@@ -162,8 +163,8 @@ impl RequestsInFlight {
         taken.max_by_key(|request| request.unique)
     }
 
-    /// Makes a request fail with EIO when the kernel repeats it. False if it is already refused, or
-    /// if the list is full.
+    /// Makes a request fail with EIO when the kernel repeats it. Returns false if the request is
+    /// already refused, or if the list is full.
     pub fn refuse(&self, request: TakenRequest) -> bool {
         let refused = self.refused();
         let is_new = refused.len() < MOST_REFUSED && !refused.contains(&request);
@@ -257,7 +258,7 @@ impl RequestsInFlight {
     }
 }
 
-/// The index of a slot's first number.
+/// The index of a slot's first word.
 fn place(slot: usize) -> usize {
     SLOTS_AT + slot * LINE
 }

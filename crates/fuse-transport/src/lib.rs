@@ -96,10 +96,10 @@
 //! Two transports carry the requests: cloned descriptors of `/dev/fuse`, and FUSE over io_uring
 //! with one queue per CPU. The filesystem is the same for both.
 //!
-//! Requests of every kind are answered. The [`Filesystem`] serves those that concern a read-only
-//! filesystem. Requests that the kernel handles better on its own (OPEN, ACCESS, FLUSH) get ENOSYS,
-//! after which the kernel no longer sends them. Requests that would write get EROFS, and malformed
-//! ones EINVAL.
+//! Requests of every kind are answered. The [`Filesystem`] answers those that make sense on a
+//! read-only filesystem. Requests that the kernel handles better on its own (OPEN, ACCESS, FLUSH)
+//! get ENOSYS, after which the kernel no longer sends them. Requests that would write get EROFS,
+//! and malformed ones EINVAL.
 #![forbid(unsafe_code)]
 
 mod back_off;

@@ -24,8 +24,8 @@ impl PageStore {
     /// Puts bytes of a file into the page cache. Only whole pages, and the last part of the file,
     /// become readable there; the bytes must be inside the file. Works with both transports.
     ///
-    /// This waits, unkillably, until pending reads of these pages are answered, so a thread that
-    /// serves requests must not call it.
+    /// The call waits, unkillably, until pending reads of these pages are answered, so a thread
+    /// that serves requests must not call it.
     ///
     /// # Errors
     /// ENOENT if the kernel does not know the node, or no longer does.

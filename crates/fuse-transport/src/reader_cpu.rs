@@ -1,4 +1,4 @@
-//! The CPU on which the thread that sent a request last ran.
+//! Finds the CPU on which the sender of a request last ran.
 //!
 //! `/dev/fuse` does not report it; field 39 of `/proc/TID/stat` does (proc_pid_stat(5)). One sample
 //! takes some 5 us, so samples are taken at intervals and not for each request.
@@ -13,7 +13,7 @@ const SETTLED: Duration = Duration::from_millis(1);
 /// until a move is noticed, each request wakes two CPUs, which takes longer than a sample.
 const MOVING: Duration = Duration::from_micros(50);
 
-/// Samples the CPU on which readers run, for one serving thread.
+/// Finds by sampling on which CPU readers run, for one serving thread.
 #[derive(Debug, Default)]
 pub(crate) struct ReaderCpu {
     /// The thread sampled last, and its open `stat` file.

@@ -87,7 +87,7 @@ impl Responder {
             match self.answer(&bytes, &timing, true) {
                 None => return self.end(),
                 Some(Outcome::Done(done)) => break done,
-                // Blocks were evicted from the cache in the meantime.
+                // Data is missing again, for example because a cache evicted it in the meantime.
                 Some(Outcome::Deferred(_, again)) => wait = again,
             }
         };

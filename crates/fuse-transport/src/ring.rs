@@ -3,7 +3,7 @@
 //! The kernel puts a request into the queue of the requesting CPU. Two kinds of channels serve:
 //!
 //! * the channel of a CPU, whose thread is pinned there. The kernel takes the entry that was
-//!   returned last; `entry_order.rs` makes sure that this is the channel's entry;
+//!   returned last; `entry_order.rs` makes sure that this entry is the channel's own;
 //! * the overflow channel, with an entry in the queue of **every possible** CPU. Its entries
 //!   complete the rings: without them the kernel would make every request wait. The overflow
 //!   channel takes requests that arrive while a CPU's own entry is in use, and stands in for CPUs
@@ -216,8 +216,8 @@ impl RingChannel {
         }
     }
 
-    /// Returns an entry of the overflow channel: after the worker's, if the worker should have had
-    /// the request.
+    /// Returns an entry of the overflow channel. If the worker should have had the request, the
+    /// worker's entry is taken out of the queue first, so that the worker returns it last.
     fn return_in_turn(&mut self, answered: &Answered) {
         let order = &self.connection.entry_order;
         let queue = self.ring.queue(answered.number);

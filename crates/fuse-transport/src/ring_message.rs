@@ -58,7 +58,7 @@ pub(crate) fn answer_message(
         InHeader::read_from_prefix(&header.in_out).map_or_else(|_| InHeader::default(), |(h, _)| h);
     let length = (header.entry.payload_size as usize).min(payload.len());
     rest.clear();
-    // Writes are refused unread; no name is longer than this.
+    // More bytes are not needed: no name is longer, and writes are refused unread.
     rest.extend_from_slice(&payload[..length.min(MIN_READ_BUFFER)]);
     let mut reply = Reply::new(payload);
     let caller = Caller::new(&to, timing.taken_ns, false);

@@ -10,11 +10,12 @@ use sys::pi_mutex::PiMutex;
 
 use crate::fail_points;
 
-/// Number of entries that a thread has in a queue. A thread serves one request at a time; further
-/// requests of its CPU go to the overflow thread, which runs on an idle CPU if there is one, and
-/// then wait for whichever thread is free first. With 8 entries they would wait in the ring of the
-/// busy thread: one streaming program read 560 to 730 MB/s from an lz4hc image with 8 entries, and
-/// 730 to 900 with one (two CPUs, three rounds, 1 MiB of read-ahead).
+/// Number of entries that a thread has in a queue. A thread serves one request at a time; the next
+/// request of its CPU goes to the overflow thread, which runs on an idle CPU if there is one. If
+/// that thread is busy too, requests wait in the kernel for whichever thread is free first. With 8
+/// entries they would wait in the ring of one busy thread, which is slower: one streaming program
+/// read 560 to 730 MB/s from an lz4hc image with 8 entries, and 730 to 900 with one (two CPUs,
+/// three rounds, 1 MiB of read-ahead).
 pub(crate) const ENTRIES: usize = 1;
 
 /// A queue of the kernel, and the number of its entries.

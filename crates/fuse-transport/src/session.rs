@@ -89,7 +89,7 @@ pub struct Session {
 impl Session {
     /// Answers INIT on `device`, which must already be mounted. Programs that use the mount wait
     /// until channels serve it. If there are `rings`, the handshake offers io_uring; once the
-    /// kernel agrees, every request waits for the rings.
+    /// kernel agrees, every request waits until the rings are registered.
     pub fn start(
         device: OwnedFd,
         filesystem: Arc<dyn Filesystem>,
@@ -295,7 +295,8 @@ fn shake_hands(
         let (header, init) = parse_init(&buffer[..length])?;
         let (out, verdict) = negotiate(&init, config, io_uring, page);
         if verdict == Verdict::TooOld {
-            // EPROTO ends the mount; accesses by all programs fail immediately.
+            // With this error the kernel ends the mount, and every access by a program fails
+            // immediately.
             send(device, &header, -Errno::PROTO.raw_os_error(), &[])?;
             return Err(Error::TooOld {
                 major: init.major,

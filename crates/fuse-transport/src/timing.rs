@@ -5,7 +5,7 @@ use crate::request_info::Served;
 use crate::wire::Opcode;
 use sys::clock::now_ns;
 
-/// Started when the request was taken.
+/// Measures the time since a request was taken.
 pub(crate) struct Timing {
     pub(crate) taken_ns: u64,
 }

@@ -42,7 +42,7 @@ impl Channel for TurnChannel {
     fn serve(&mut self) -> State {
         let order = &self.connection.entry_order;
         while let Some(asked) = order.take() {
-            // The kernel puts a request into the queue of the CPU that it comes from.
+            // The kernel puts the request into the queue of the CPU on which this thread runs.
             if self.connection.send_to_self(asked.file).is_err() {
                 order.give_up(asked.cpu);
             }

@@ -21,9 +21,9 @@ pub(crate) const DEVICE: u64 = 0;
 const NONE: usize = usize::MAX;
 
 /// After each reordering, threads stop following readers for this many times as long as it took, so
-/// that following uses at most a tenth of a CPU. Otherwise two readers on different CPUs would have
-/// the order changed for each request. With two waiters the pause is 50 us; with 128, half of which
-/// change places, a millisecond.
+/// that following uses at most a tenth of a CPU. Without the pause, two readers on different CPUs
+/// would cause a reordering for each request. With two waiters the pause is 50 us; with 128, half
+/// of which change places, a millisecond.
 const PAUSE: u64 = 10;
 /// The longest pause. Without this limit, a thread that was preempted during the reordering would
 /// pause too long.

@@ -10,7 +10,8 @@ use std::{fmt, io};
 use crate::fork::exit_now;
 
 static EXITS: AtomicBool = AtomicBool::new(false);
-/// Set by the thread that exits.
+/// Set by the first thread that calls `exit`. Other threads that call it wait until the process
+/// ends.
 static EXITING: AtomicBool = AtomicBool::new(false);
 
 /// The system's allocator. If it has no memory left, the program aborts, as usual in Rust, or

@@ -6,8 +6,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-/// Readable from [`wake`](Self::wake) until [`clear`](Self::clear): a wake-up that finds no sleeper
-/// ends the next sleep.
+/// Readable from [`wake`](Self::wake) until [`clear`](Self::clear), so a wake-up that finds no
+/// sleeper ends the next sleep.
 #[derive(Debug)]
 pub struct EventFd(File);
 
@@ -21,7 +21,7 @@ impl EventFd {
         Ok(Self(descriptor.into()))
     }
 
-    /// Makes the descriptor readable. Called from any thread.
+    /// Makes the descriptor readable. Any thread may call this.
     pub fn wake(&self) {
         // The write can fail only if the counter is full, in which case the descriptor is readable
         // anyway.

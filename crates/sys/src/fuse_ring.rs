@@ -62,8 +62,8 @@ enum Owner {
 struct Entry {
     queue: u16,
     owner: Owner,
-    /// REGISTER points to this: `struct iovec`, address and length, of header and payload. The
-    /// kernel reads this only during submission; it is kept as long as the entry.
+    /// REGISTER points to this: two `struct iovec` with the addresses and lengths of header and
+    /// payload. The kernel reads this only during submission; it is kept as long as the entry.
     iovecs: Box<[[usize; 2]; 2]>,
 }
 
@@ -287,7 +287,7 @@ impl FuseRing {
         self.push(&entry);
     }
 
-    /// Requests one [`Event::Woken`].
+    /// Makes the ring report one [`Event::Woken`], as soon as the waker is readable.
     pub fn watch_waker(&mut self) {
         let poll = Submission::poll(WAKER_FILE, WAKER);
         self.push(&poll);

@@ -45,7 +45,7 @@ pub fn upgrade_signal() -> io::Result<OwnedFd> {
     block(&[libc::SIGUSR1])
 }
 
-/// Like [`ending_signals`], for state changes of children: they end, stop or continue.
+/// Like [`ending_signals`], for children that end, stop or continue.
 pub fn child_signal() -> io::Result<OwnedFd> {
     block(&[libc::SIGCHLD])
 }

@@ -11,7 +11,7 @@ use rustix::thread::{UnshareFlags, unshare_unsafe};
 /// The first number that is not a standard stream.
 const FIRST: RawFd = 3;
 
-/// Whether standard output was closed at the start; set before `main`.
+/// Whether standard output was closed when this process started; set before `main`.
 static STDOUT_WAS_CLOSED: AtomicBool = AtomicBool::new(false);
 
 /// Whether this process was started with standard output closed. In that case the standard library

@@ -54,12 +54,12 @@ impl Lent {
 
 #[derive(Debug)]
 struct Loan {
-    /// Set at start.
+    /// Set at creation.
     work: Borrowed,
     /// Atomic. [`CLOSED`], plus [`ONE`] for each thread that is inside. No thread enters once the
     /// loan is closed.
     gate: AtomicUsize,
-    /// Set at start. The lending thread, which may sleep until the last other thread has left.
+    /// Set at creation. The lending thread, which may sleep until the last other thread has left.
     owner: Thread,
 }
 
@@ -97,8 +97,8 @@ impl<'a> Inside<'a> {
 
 impl Drop for Inside<'_> {
     fn drop(&mut self) {
-        // The owner may return as soon as it sees the gate, after which the closure is gone; the
-        // loan itself lives on in the handle that this thread holds.
+        // As soon as the owner sees this change of the gate, it may return, after which the closure
+        // is gone; the loan itself lives on in the handle that this thread holds.
         if self.0.gate.fetch_sub(ONE, Ordering::Release) == CLOSED + ONE {
             self.0.owner.unpark();
         }

@@ -90,7 +90,7 @@ impl Drop for MicroLzma {
     }
 }
 
-/// Runs the coder until liblzma returns anything but OK. This ends even if the coder no longer
+/// Runs the coder until liblzma returns anything but OK. The loop ends even if the coder no longer
 /// reads or writes: liblzma answers the second such step with BUF_ERROR.
 fn run(stream: &mut lzma::lzma_stream, input: &[u8], output: &mut [u8]) -> lzma::lzma_ret {
     stream.next_in = input.as_ptr();

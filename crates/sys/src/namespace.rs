@@ -23,8 +23,8 @@ pub fn own_mounts() -> Result<(), Errno> {
         Err(Errno::PERM) => unshare(UnshareFlags::NEWNS | UnshareFlags::NEWUSER)?,
         outcome => outcome?,
     }
-    // Otherwise a copy in use would keep the mount itself busy. In a chroot the root may not be a
-    // mount.
+    // With shared propagation, a copy in use would keep the original mount busy. The call fails in
+    // a chroot whose root is not a mount point.
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     let _ = mount_change("/", private);
     Ok(())

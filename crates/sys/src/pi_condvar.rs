@@ -10,7 +10,8 @@ use crate::pi_mutex::PiMutexGuard;
 /// A condition variable. A wait may end spuriously.
 #[derive(Debug, Default)]
 pub struct PiCondvar {
-    /// Counts notifications: a thread sleeps only if there was none since it released the mutex.
+    /// Counts notifications: a thread sleeps only if none has arrived since the thread released the
+    /// mutex.
     changes: AtomicU32,
     /// Number of threads that sleep or are about to: if it is 0, a notification makes no system
     /// call.
@@ -26,7 +27,7 @@ impl PiCondvar {
         }
     }
 
-    /// Releases the mutex, waits to be notified, and locks it again.
+    /// Releases the mutex, waits to be notified, and locks the mutex again.
     pub fn wait<'m, T>(&self, guard: PiMutexGuard<'m, T>) -> PiMutexGuard<'m, T> {
         self.wait_for(guard, None)
     }

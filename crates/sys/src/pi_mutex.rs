@@ -19,7 +19,8 @@ use rustix::thread::futex::{Flags, lock_pi, unlock_pi};
 /// if threads sleep, the kernel's mark for waiters.
 const FREE: u32 = 0;
 
-/// How many times to check the lock before sleeping: locks are held for a few hundred instructions.
+/// How many times to check the lock before sleeping, since locks are usually held for only a few
+/// hundred instructions.
 const SPINS: u32 = 100;
 
 /// Pause between checks if the kernel has no priority inheritance (CONFIG_FUTEX_PI).

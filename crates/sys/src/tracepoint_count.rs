@@ -30,7 +30,7 @@ struct Attributes {
 
 const _: () = assert!(size_of::<Attributes>() == 64);
 
-/// A counter of the thread that created it, and of no other.
+/// A counter for the thread that created it, and for no other.
 #[derive(Debug)]
 pub struct TracepointCount(File);
 

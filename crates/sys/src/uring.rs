@@ -72,7 +72,7 @@ impl Submission {
         }
     }
 
-    /// Requests one completion, once the file is readable.
+    /// A poll that gives one completion, as soon as the file is readable.
     pub(crate) fn poll(file: RegisteredFile, user_data: u64) -> Self {
         let events = libc::POLLIN as u32;
         // The kernel reads the halves of this word in little-endian order.
@@ -83,7 +83,8 @@ impl Submission {
         }
     }
 
-    /// A command specific to the file, with a pointer to `iovecs`: addresses and lengths.
+    /// A command specific to the file, with a pointer to `iovecs`, which contain addresses and
+    /// lengths.
     pub(crate) fn command(
         file: RegisteredFile,
         user_data: u64,
@@ -101,7 +102,7 @@ impl Submission {
     }
 }
 
-/// The ring. The kernel rejects calls by any thread other than the one that enabled it.
+/// The ring. The kernel rejects calls by any thread other than the one that enabled the ring.
 #[derive(Debug)]
 pub(crate) struct Uring {
     // Fields are dropped in this order, so that the ring is closed before its memory is unmapped. A

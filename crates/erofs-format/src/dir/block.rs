@@ -143,7 +143,7 @@ pub(super) mod tests {
     fn what_is_no_path_component_is_no_name() {
         let long = [b'x'; 256];
         for name in [&b"a/b"[..], b"/", b"", b"\0", b"a\0b", &long] {
-            // The name is not the last one of the block, which a NUL would end.
+            // A NUL would end the last name of a block, but this name is not the last one.
             let bytes = block_of(&[name, b"z"], 1, 512);
             let block = Block::parse(&bytes, 0).unwrap();
             assert!(block.entry(0).is_err(), "{}", name.escape_ascii());

@@ -39,7 +39,8 @@ pub fn read(
 ) -> Result<()> {
     let size = content.size();
     if position >= size {
-        // The cookie is the end of the directory, which may be inside a short last block.
+        // The cookie is the end of the directory. It need not be a multiple of the block size,
+        // because the last block may be short.
         return Ok(());
     }
     let block_size = u64::from(block_size);

@@ -1,8 +1,8 @@
 //! Looks up a name.
 //!
-//! Two binary searches: over the blocks, by the first name of each, then within a block. If the
-//! order that they rely on turns out to be broken, every entry is compared instead: such a
-//! directory remains usable, but is slower.
+//! A lookup makes two binary searches, first over the blocks, by the first name of each, then
+//! within one block. If the order that they rely on turns out to be broken, every entry is compared
+//! instead, so such a directory remains usable, but is slower.
 
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
@@ -19,7 +19,7 @@ const USUAL_BLOCK: usize = 4096;
 enum Outcome {
     Found(Nid, u8),
     Absent,
-    /// The order is broken: the search has no result.
+    /// The order is broken, so the search has no result.
     Disorder,
 }
 
@@ -231,8 +231,8 @@ impl Gap {
     }
 }
 
-/// Whether all names exist and ascend. Costs about as much as reading the block, and is only called
-/// if a name was not found.
+/// Whether all entries have valid names, in ascending order. Costs about as much as reading the
+/// block, and is only called if a name was not found.
 fn is_ordered(block: &Block<'_>) -> bool {
     let mut before: &[u8] = b"";
     (0..block.count).all(|index| match block.entry(index) {

@@ -322,7 +322,7 @@ fn a_pcluster_of_no_blocks_is_a_hole_in_a_full_index() {
         assert!(hole.logical <= offset && hole.end() == 1124, "{hole:?}");
     }
     assert_eq!(pcluster(&maker.map(1124).unwrap()).length, 512);
-    // Without a count the pcluster has one block, as in images of all other writers.
+    // Without a count the pcluster has one block.
     maker.lcluster(1, 2, 0, 1 | 1 << 16);
     assert_eq!(pcluster(&maker.map(0).unwrap()).length, 512);
     // Heads have no counts if big pclusters are not enabled for their type.

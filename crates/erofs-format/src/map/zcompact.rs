@@ -1,10 +1,11 @@
 //! Packed entries: packs of 2 entries in 8 bytes, or of 16 entries in 32 bytes.
 //!
 //! A pack consists of its entries, stored bit by bit from the lowest bit, and of 4 bytes with the
-//! number of the block before the first pcluster that begins in the pack; from there, the blocks of
-//! heads are counted. In an entry, the type is in the bits above the value: `clusterofs` for heads,
-//! the backward distance for non-heads, the forward distance for a non-head that is the last one of
-//! its pack. See `z_erofs_load_compact_lcluster` in fs/erofs/zmap.c.
+//! block number from which the blocks of its heads are counted. Without big pclusters, that is the
+//! number of the block before that of the first head. In an entry, the type is in the bits above
+//! the value. The value is `clusterofs` for heads, and the backward distance for non-heads, except
+//! that a non-head at the end of its pack has the forward distance. See
+//! `z_erofs_load_compact_lcluster` in fs/erofs/zmap.c.
 
 use crate::meta::{Window, word};
 use crate::zmap::{BIG_PCLUSTER_1, BLOCK_COUNT, COMPACTED_2B, Index, Kind, Lcluster};
@@ -171,8 +172,8 @@ impl Decoder<'_> {
         Ok(base + 1 + heads.count() as u64)
     }
 
-    /// A head stands for one block unless the next entry has a count; a count whose head is in the
-    /// previous pack belongs to this pack.
+    /// The blocks that this pack counts before the head at `slot`. A head stands for one block
+    /// unless the next entry has a count. A count whose head is in the previous pack is included.
     fn big_blocks(&self, slot: u32) -> Result<u64, &'static str> {
         let mut blocks = 0;
         let mut slot = slot;
@@ -281,7 +282,7 @@ mod tests {
         );
         assert_eq!((load(1).back, load(1).forward), (1, 2));
         assert_eq!((load(2).back, load(2).forward), (2, 1));
-        // The last one has a forward distance; it directly follows a head.
+        // The last entry has a forward distance; it directly follows a head.
         assert_eq!((load(15).back, load(15).forward), (1, 3));
     }
 

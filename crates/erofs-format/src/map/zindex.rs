@@ -141,8 +141,8 @@ impl<'a> Search<'a> {
     }
 
     /// Where the data of the first head at or after an lcluster begins, or the end of the file. The
-    /// search stops beyond `most`: a pcluster that long is rejected, and a hole becomes several
-    /// extents.
+    /// search stops beyond `most`, because a pcluster that long is rejected, and a longer hole
+    /// becomes several extents.
     fn next_head(&mut self, mut lcn: u64, most: u64) -> Result<u64> {
         loop {
             let start = lcn << self.index.lcluster_bits;

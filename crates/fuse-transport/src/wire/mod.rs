@@ -1,7 +1,8 @@
 //! The FUSE wire format: numbers and structures, no I/O.
 //!
-//! Both are taken from the kernel's `include/uapi/linux/fuse.h`, protocol 7.31 to 7.45. All
-//! integers are in the machine's byte order, and all structures are multiples of eight bytes.
+//! The numbers and structures are taken from the kernel's `include/uapi/linux/fuse.h`, protocol
+//! 7.31 to 7.45. All integers are in the machine's byte order, and the size of every structure is a
+//! multiple of eight bytes.
 
 mod init;
 mod opcode;
@@ -41,7 +42,7 @@ pub const FOREVER: u64 = i64::MAX as u64;
 pub const UNIQUE_RESEND: u64 = 1 << 63;
 
 /// Code of the notification that asks the kernel to resend requests that were taken but not
-/// answered (`FUSE_NOTIFY_RESEND`); sent in place of an error, with 0 in place of a request.
+/// answered (`FUSE_NOTIFY_RESEND`); sent in place of an error, with 0 in place of a request number.
 pub const RESEND_CODE: i32 = 7;
 
 /// Rounds a length up to a multiple of eight bytes, where the next directory entry starts.

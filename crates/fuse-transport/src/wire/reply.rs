@@ -15,7 +15,7 @@ pub struct OutHeader {
 }
 
 /// A message that is not an answer: bytes for the page cache (`FUSE_NOTIFY_STORE`). Its
-/// [`OutHeader`] has [`StoreOut::CODE`] in place of an error and 0 in place of a request.
+/// [`OutHeader`] has [`StoreOut::CODE`] in place of an error and 0 in place of a request number.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct StoreOut {
@@ -38,7 +38,7 @@ const _: () = assert!(size_of::<StoreOut>() == 24);
 
 /// Makes the kernel send bytes of a file from the page cache (`fuse_notify_retrieve_out`), as a
 /// request of the kind NOTIFY_REPLY, which no program waits for. The [`OutHeader`] before it has
-/// [`RetrieveOut::CODE`] in place of an error and 0 in place of a request.
+/// [`RetrieveOut::CODE`] in place of an error and 0 in place of a request number.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct RetrieveOut {
@@ -135,8 +135,8 @@ impl EntryOut {
         }
     }
 
-    /// The entry of a name that does not exist: node 0 with a time makes the kernel cache its
-    /// absence.
+    /// The entry of a name that does not exist. Node 0 with a time above 0 makes the kernel cache
+    /// the absence of the name.
     pub fn absent(seconds: u64) -> Self {
         Self {
             entry_valid: seconds,

@@ -306,7 +306,8 @@ fn many_readers_get_the_right_bytes() {
         match transport {
             Transport::DevFuse => assert_eq!(way["dev_fuse"], counters["requests"]),
             // Reads are served on the CPU they come from, except for those that a busy CPU leaves
-            // to the overflow queue: with 16 simultaneous readers that may be most of the reads.
+            // to the overflow queue: with 16 simultaneous readers, that queue may serve most of the
+            // reads.
             Transport::IoUring => {
                 assert!(
                     way["io_uring"].as_u64() >= counters["by_kind"]["read"].as_u64(),
@@ -318,7 +319,7 @@ fn many_readers_get_the_right_bytes() {
     });
 }
 
-/// Reads the pages `turns` of the file, 4 KiB each, on the first CPU.
+/// Reads the pages of the file whose numbers are in `turns`, 4 KiB each, on the first CPU.
 fn read_on_first_cpu(path: &Path, turns: std::ops::Range<u64>) {
     let mut only = rustix::thread::CpuSet::new();
     only.set(0);
@@ -374,7 +375,7 @@ fn readers(mount: &Mount, name: &str, count: usize) -> mpsc::Receiver<std::io::R
             let _ = sender.send(outcome);
         });
     }
-    // Long enough for most to be waiting; those that come later fail as well.
+    // Long enough for most readers to be waiting; readers that come later fail as well.
     thread::sleep(Duration::from_millis(200));
     outcomes
 }
