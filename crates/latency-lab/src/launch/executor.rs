@@ -35,7 +35,7 @@ const FOREIGN_FLOOR_US: f64 = 500.0;
 /// The recorder's ring buffer per CPU: enough for a launch of several seconds under load.
 const BUFFER_KIB: usize = 48 << 10;
 
-/// Launches programs. The load and the recorder run as long as it exists.
+/// Launches programs. The load and the recorder run as long as this exists.
 pub(super) struct Launcher<'a> {
     options: &'a LaunchOptions,
     /// What the engines need to mount; none if nothing is mounted.
@@ -62,7 +62,8 @@ pub(super) struct TraceNotice {
     pub(super) spoils: bool,
 }
 
-/// What a launch needs: a mount, if any, and the microseconds until it was ready for use.
+/// Everything that was prepared for a launch: the mount, if any, and how long mounting took, and
+/// the threads that already exist.
 struct Ready {
     mounted: Option<Mounted>,
     threads: Threads,
@@ -74,7 +75,8 @@ impl Ready {
         self.mounted.as_ref().map(Mounted::point)
     }
 
-    /// Returns an error if the daemon is dead: if the program failed, the daemon is to blame.
+    /// Returns an error if the daemon is dead, because then the daemon is to blame if the program
+    /// failed.
     fn check(&mut self) -> Result<()> {
         self.mounted.as_mut().map_or(Ok(()), Mounted::check)
     }

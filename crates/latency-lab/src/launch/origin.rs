@@ -1,5 +1,5 @@
-//! Finds the mount for which the kernel decompresses: all EROFS mounts share its work queue and its
-//! threads.
+//! Finds the mount for which the kernel decompresses, since all EROFS mounts share one work queue
+//! and its threads.
 //!
 //! For a mount on a block device, the function that completes the last read from the device queues
 //! the work item right after `block_rq_complete` (or `block_bio_complete`) for that device, on the

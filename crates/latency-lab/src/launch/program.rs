@@ -102,7 +102,7 @@ pub(super) fn items<'a>(
         .enumerate()
         .filter_map(|(at, work)| Some((work.queued_ns?, work.queued_by?, at)))
         .collect();
-    // An item starts after it was queued, so the items that it queues come later.
+    // An item starts after it was queued, so the items that it queues come after it in this order.
     queued.sort_unstable();
     let mut of_program: HashSet<usize> = HashSet::new();
     // For each worker, the items of the program that it executed.

@@ -542,7 +542,7 @@ impl EngineReport {
         ))
     }
 
-    /// Drops the timelines of all launches except these two.
+    /// Drops the timelines and traces of all launches except those of [`Self::median_and_worst`].
     pub(super) fn keep_two_timelines(&mut self) {
         let kept = self.median_and_worst();
         let kept = kept.map(|(median, worst)| [median.iteration, worst.iteration]);
