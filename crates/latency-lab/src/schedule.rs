@@ -447,8 +447,8 @@ mod tests {
     fn an_engine_against_itself_is_quiet_in_nineteen_runs_of_twenty() {
         let claims = (0..20).filter(|&seed| {
             let mut random = Rng::with_seed(1000 + seed);
-            // The samples are long-tailed, drift, and come in spells: part of what affects a launch
-            // also affects the next one.
+            // The samples have a long tail, drift, and resemble their neighbours, since part of
+            // what affects a launch also affects the next one.
             let mut spell = 0.0;
             let plan = Plan {
                 engines: 2,

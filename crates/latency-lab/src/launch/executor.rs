@@ -62,8 +62,8 @@ pub(super) struct TraceNotice {
     pub(super) spoils: bool,
 }
 
-/// Everything that was prepared for a launch: the mount, if any, and how long mounting took, and
-/// the threads that already exist.
+/// Everything that was prepared for a launch: the mount, if any, how long mounting took, and the
+/// threads that already exist.
 struct Ready {
     mounted: Option<Mounted>,
     threads: Threads,

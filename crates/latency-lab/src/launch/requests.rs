@@ -1,7 +1,7 @@
-//! Finds the waits of a FUSE daemon's threads for which no program waited. A daemon may read its
-//! own mount ahead of a launch, through a process that is a client like any other: the companion of
-//! erofast, which is recognised by its name, since it may start and end without sending any
-//! request.
+//! Finds those waits of a FUSE daemon's threads that did not delay the program. A daemon may read
+//! its own mount ahead of a launch, through a process that is a client like any other: the
+//! companion of erofast, which is recognised by its name, since it may start and end without
+//! sending any request.
 //!
 //! In Linux 6.10 and later, traces show which thread sends a request and which one answers it
 //! (`fuse_request_send`, `fuse_request_end`). A thread that is woken only to serve the daemon's own
@@ -41,8 +41,7 @@ pub(super) struct Requests {
     answered: HashMap<i32, Vec<Request>>,
     /// Threads of the daemon's processes that are clients of a mount.
     clients: HashSet<i32>,
-    /// The waits of these clients for which the program waited too, by thread and time of their
-    /// end.
+    /// The waits of these clients that delayed the program too, by thread and time of their end.
     awaited: HashSet<(i32, u64)>,
 }
 

@@ -207,7 +207,7 @@ impl Machine {
 
     /// The time since `before`. None if a counter went backwards, because no part of the sum is
     /// known then: idle time goes backwards when a CPU goes offline, and stolen time when a virtual
-    /// machine migrates. A decrease of a few ticks is only due to the kernel's rounding.
+    /// machine migrates. A decrease of a few ticks is due to the kernel's rounding.
     pub(crate) fn since(&self, before: &Machine) -> Option<Machine> {
         const ROUNDING: u64 = 10;
         let mut states = [0; 8];

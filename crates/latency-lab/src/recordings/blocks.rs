@@ -88,7 +88,7 @@ fn averages(sums: &[Sum]) -> Vec<f64> {
 }
 
 /// Replaces each pair of neighbours by its average, again and again, until the remaining values
-/// hardly depend on one another: the rules for claims assume independent samples.
+/// hardly depend on one another, because the rules for claims assume independent samples.
 fn joined(mut series: Vec<f64>) -> Vec<f64> {
     while series.len() >= 2 * FEWEST && correlation(&series) > ALIKE {
         series = series.chunks(2).map(mean).collect();
