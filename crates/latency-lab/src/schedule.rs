@@ -29,9 +29,9 @@ pub trait Executor {
 pub enum Outcome<S> {
     /// A measurement that counts.
     Good(S),
-    /// A measurement that does not count. If its figures are correct all the same (only the machine
-    /// was busy with something else), it has a sample, which may be used once the budget is
-    /// exhausted.
+    /// A measurement that does not count. If its figures are correct all the same, because the
+    /// machine was merely busy with something else, it has a sample, which may be used once the
+    /// budget is exhausted.
     Spoilt(Thrown, Option<S>),
     /// The user asked to stop during the measurement.
     Interrupted,
@@ -43,11 +43,11 @@ pub enum Outcome<S> {
 pub struct Thrown {
     /// The reason.
     pub reason: String,
-    /// How long it took, in microseconds.
+    /// How long the measurement took, in microseconds.
     pub time_us: f64,
 }
 
-/// How reports store a [`Thrown`]; in older reports it is only the reason.
+/// How reports store a [`Thrown`]; older reports have only the reason.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum StoredThrown {

@@ -89,7 +89,7 @@ pub(super) fn build(
     report
 }
 
-/// A notice that says how many launches count only for their launch time.
+/// A notice that says of how many launches only the launch time counts.
 fn times_alone(engine: &EngineReport) -> Option<String> {
     let alone = engine.times_alone.as_ref()?;
     let others = match alone.too_many {

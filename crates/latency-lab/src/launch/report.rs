@@ -44,7 +44,7 @@ pub struct Outliers {
     pub launch: Vec<usize>,
 }
 
-/// Launches that count only for their launch time and are part of no scheduling figure.
+/// Launches of which only the launch time counts; no scheduling figure includes them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimesAlone {
     /// Number of these launches.
@@ -125,7 +125,7 @@ pub struct EngineReport {
     pub recording: Option<RecordingCost>,
     /// Outliers, which are reported but not dropped.
     pub outliers: Outliers,
-    /// The launches that count only for their launch time.
+    /// The launches of which only the launch time counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub times_alone: Option<TimesAlone>,
     /// The discarded launches, each with its reason and duration.
@@ -258,8 +258,8 @@ impl EngineReport {
         }
     }
 
-    /// Computes the load's share and the idle share of the time of all `cpus` within the launches.
-    /// Reports from early versions lack these times.
+    /// Computes the load's CPU time and the idle time within the launches, as fractions of the time
+    /// of all `cpus`. Reports from early versions lack these times.
     fn share_time(&mut self, cpus: usize, loaded: bool) {
         let traced = self.traced();
         let known = traced.iter().any(|it| it.load_us + it.idle_us > 0.0);

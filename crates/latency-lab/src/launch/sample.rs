@@ -40,7 +40,7 @@ pub struct Sample {
     /// Time that the program's first thread was runnable but did not run.
     #[serde(deserialize_with = "or_unknown")]
     pub program_preempted_us: f64,
-    /// CPU time of the program's threads, including interrupts within it.
+    /// CPU time of the program's threads, including that of interrupts while they ran.
     #[serde(default = "unknown", deserialize_with = "or_unknown")]
     pub cpu_us: f64,
     /// The time that interrupts and softirqs took within `cpu_us`.
