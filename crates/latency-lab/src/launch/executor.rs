@@ -109,7 +109,7 @@ impl<'a> Launcher<'a> {
         load: Option<Load>,
         interrupt: &'a Interrupt,
     ) -> Result<Self> {
-        // No process of the recorder runs during a launch: the buffers are read afterwards.
+        // No process of the recorder runs during a launch, since the buffers are read afterwards.
         let record = RecordOptions {
             buffer_kib_per_cpu: BUFFER_KIB,
             drain: Drain::AtStop,
@@ -437,8 +437,8 @@ fn is_daemon(side: &Side) -> bool {
     side.engine.is_some() && !is_kernel(side)
 }
 
-/// While it exists, raises this thread above the load, so that it notices the end of the program
-/// promptly. The program has already started and does not inherit the priority.
+/// While this exists, the thread has priority over the load, so that it notices the end of the
+/// program promptly. The program has already started and does not inherit the priority.
 struct Urgency(Option<i32>);
 
 impl Urgency {
