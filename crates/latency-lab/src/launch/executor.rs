@@ -437,8 +437,9 @@ fn is_daemon(side: &Side) -> bool {
     side.engine.is_some() && !is_kernel(side)
 }
 
-/// While this exists, the thread has priority over the load, so that it notices the end of the
-/// program promptly. The program has already started and does not inherit the priority.
+/// While this exists, the thread that created it has priority over the load, so that the thread
+/// notices the end of the program promptly. The program has already started and does not inherit
+/// the priority.
 struct Urgency(Option<i32>);
 
 impl Urgency {
