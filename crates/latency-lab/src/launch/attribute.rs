@@ -1,6 +1,6 @@
 //! Derives the sample of a launch from its trace.
 //!
-//! Two figures measure waiting, both defined alike for every engine:
+//! Two figures measure waiting, both defined in the same way for every engine:
 //!
 //! * **Scheduling latency**, the figure of the kernel patch: how long the threads that decompressed
 //!   waited for a CPU. In the kernel these threads are the kworkers while they run

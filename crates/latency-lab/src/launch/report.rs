@@ -259,7 +259,7 @@ impl EngineReport {
     }
 
     /// Computes the load's CPU time and the idle time within the launches, as fractions of the time
-    /// of all `cpus`. Reports from early versions lack these times.
+    /// of all `cpus`. Both stay unknown for reports from early versions, which lack these times.
     fn share_time(&mut self, cpus: usize, loaded: bool) {
         let traced = self.traced();
         let known = traced.iter().any(|it| it.load_us + it.idle_us > 0.0);
@@ -470,7 +470,7 @@ impl EngineReport {
         known.map(|at| &self.samples[at]).collect()
     }
 
-    /// Divides a sum over the launches whose scheduling is known by their number.
+    /// Divides a sum by the number of launches whose scheduling is known, over which it was taken.
     fn per_launch(&self, sum: f64) -> f64 {
         sum / self.traced().len().max(1) as f64
     }
@@ -558,7 +558,7 @@ impl EngineReport {
         column(&self.samples, of)
     }
 
-    /// Average number of wake-ups per launch; none if it is unknown for too many launches.
+    /// Average number of wake-ups per launch; none if the number is unknown for too many launches.
     pub(crate) fn wakeups(&self) -> Option<f64> {
         let wakeups = |sample: &Sample| sample.wakeups as f64;
         let wakeups: Vec<f64> = self.traced().into_iter().map(wakeups).collect();
