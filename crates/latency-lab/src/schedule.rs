@@ -71,8 +71,9 @@ impl fmt::Display for Thrown {
     }
 }
 
-/// How many spoilt measurements of an engine are repeated. Only a few are: slow measurements are
-/// spoilt more often than fast ones, so samples without the spoilt ones are biased.
+/// How many spoilt measurements of an engine are repeated. Only a few are, because slow
+/// measurements are spoilt more often than fast ones, and samples without the spoilt ones are
+/// biased.
 pub fn repeats(iterations: usize) -> usize {
     (iterations / 4).max(5)
 }
