@@ -61,14 +61,15 @@ pub struct Environment {
     /// The kernel's preemption model: "none", "voluntary", "full", "lazy" or "rt"; "dynamic" if it
     /// is chosen at boot and cannot be determined.
     pub preemption: Option<String>,
-    /// Whether a thread that is blocked on a mutex may lend its turn to the owner (Linux 6.17);
-    /// none if unknown, and in reports from early versions.
+    /// Whether a thread that is blocked on a mutex may lend its turn to the owner of the mutex
+    /// (Linux 6.17); none if unknown, and in reports from early versions.
     pub proxy_execution: Option<bool>,
     /// 1 if each session has its own scheduling group, which changes every figure under load.
     pub sched_autogroup_enabled: Option<i64>,
     /// The lab's nice value, which programs and engines inherit.
     pub nice: Option<i32>,
-    /// The lab's scheduling policy, with the priority of a real-time one: "other", "fifo 1".
+    /// The lab's scheduling policy, such as "other", or "fifo 1" with the priority of a real-time
+    /// policy.
     pub scheduling_policy: Option<String>,
     /// The CPUs that the lab may use, in the kernel's list format.
     pub allowed_cpus: Option<String>,

@@ -16,8 +16,8 @@
 //! * [`kernel`]: launches with the variants of the kernel's own EROFS, in a virtual machine
 //! * [`engine`]: the engines, and how each mounts an image
 //! * [`load`]: keeps the machine busy during the measurements
-//! * [`schedule`]: the order of measurements; needs neither a clock nor processes, so a mock can
-//!   test it
+//! * [`schedule`]: the order of measurements; needs neither a clock nor processes, so a mock
+//!   suffices to test it
 //! * [`statistics`]: from samples to "faster", "slower" or "no difference"
 #![forbid(unsafe_code)]
 

@@ -94,7 +94,8 @@ pub(crate) fn filesystem(path: &Path) -> Option<String> {
     Some(format!("{} on {}", mount.kind, mount.source))
 }
 
-/// Decodes the kernel's escape sequences. The backslash's own must be decoded last.
+/// Decodes the kernel's escape sequences. The sequence that stands for a backslash must be decoded
+/// last.
 fn unescape(field: &str) -> String {
     let escapes = [
         ("040", " "),
@@ -137,7 +138,7 @@ fn unmount_once(point: &Path) -> rustix::io::Result<()> {
     }
 }
 
-/// Without root only fusermount3 may unmount, and only FUSE.
+/// Without root, only fusermount3 may unmount, and it unmounts only FUSE mounts.
 fn by_fusermount(point: &Path) -> rustix::io::Result<()> {
     let mut child =
         Child::spawn(tool("fusermount3").arg("-u").arg(point)).map_err(|_| Errno::PERM)?;

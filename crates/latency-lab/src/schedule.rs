@@ -29,9 +29,9 @@ pub trait Executor {
 pub enum Outcome<S> {
     /// A measurement that counts.
     Good(S),
-    /// A measurement that does not count. If its figures are correct all the same (only the machine
-    /// was busy with something else), it has a sample, which may be used once the budget is
-    /// exhausted.
+    /// A measurement that does not count. If its figures are correct all the same, because the
+    /// machine was merely busy with something else, it has a sample, which may be used once the
+    /// budget is exhausted.
     Spoilt(Thrown, Option<S>),
     /// The user asked to stop during the measurement.
     Interrupted,
@@ -43,11 +43,11 @@ pub enum Outcome<S> {
 pub struct Thrown {
     /// The reason.
     pub reason: String,
-    /// How long it took, in microseconds.
+    /// How long the measurement took, in microseconds.
     pub time_us: f64,
 }
 
-/// How reports store a [`Thrown`]; in older reports it is only the reason.
+/// How reports store a [`Thrown`]; older reports have only the reason.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum StoredThrown {
@@ -71,8 +71,9 @@ impl fmt::Display for Thrown {
     }
 }
 
-/// How many spoilt measurements of an engine are repeated. Only a few are: slow measurements are
-/// spoilt more often than fast ones, so samples without the spoilt ones are biased.
+/// How many spoilt measurements of an engine are repeated. Only a few are, because slow
+/// measurements are spoilt more often than fast ones, and samples without the spoilt ones are
+/// biased.
 pub fn repeats(iterations: usize) -> usize {
     (iterations / 4).max(5)
 }
@@ -447,8 +448,8 @@ mod tests {
     fn an_engine_against_itself_is_quiet_in_nineteen_runs_of_twenty() {
         let claims = (0..20).filter(|&seed| {
             let mut random = Rng::with_seed(1000 + seed);
-            // The samples are long-tailed, drift, and come in spells: part of what affects a launch
-            // also affects the next one.
+            // The samples have a long tail, drift, and resemble their neighbours, since part of
+            // what affects a launch also affects the next one.
             let mut spell = 0.0;
             let plan = Plan {
                 engines: 2,

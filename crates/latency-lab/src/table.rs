@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use crate::html::{escape, style};
 
-/// Longer names get a line of their own.
+/// Names with more characters than this get a line of their own.
 const NAME: usize = 40;
 
 /// The heading of a column, and its cell in a row.
@@ -36,7 +36,7 @@ impl Table {
         }
     }
 
-    /// A table with a row for each of these things, whose cells the columns make.
+    /// A table with a row for each of `rows`, whose cells are made by `columns`.
     pub(crate) fn of<'a, T: 'a>(
         title: &str,
         rows: impl Iterator<Item = (String, &'a T)>,

@@ -66,8 +66,9 @@ pub(super) fn mount(
     Ok(mounted)
 }
 
-/// The start-up notification of erofast. A mount is usable slightly earlier, but if the launch
-/// began then, the rest of the daemon's start-up would be measured as if it served the launch.
+/// The notification that erofast has started up. A mount is usable slightly earlier, but if the
+/// launch began before the notification, the rest of the daemon's start-up would be measured as if
+/// it served the launch.
 ///
 /// The notification comes through a pipe, because any user of the machine could write to a named
 /// socket.
@@ -86,8 +87,8 @@ impl Ready {
     }
 }
 
-/// If `erofast mount` does not know an option, it exits with status 2. That makes it a usage error
-/// of the lab as well.
+/// If `erofast mount` does not know an option, it exits with status 2; the lab reports that as a
+/// usage error as well.
 fn ended(engine: &Engine, status: ExitStatus, error: LabError) -> LabError {
     match (engine.mount_options(), status.code()) {
         (Some(_), Some(2)) => LabError::Usage(error.to_string()),

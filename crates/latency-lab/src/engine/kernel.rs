@@ -20,8 +20,8 @@ pub(super) fn over_loop(engine: &Engine, site: &Site, point: &Path) -> Result<Mo
     let fault = |reason| engine.refused(site, reason);
     let device = loop_device::attach(&site.image).map_err(fault)?;
     let mounted = mount_erofs(&device, point).map(|()| Mounted::new(engine, point));
-    // If the device is mounted, unmounting it will detach it, whoever does that; otherwise it is
-    // detached immediately.
+    // If the device is mounted, it is detached as soon as anybody unmounts it, otherwise
+    // immediately.
     loop_device::detach(&device)?;
     mounted.map_err(fault)
 }

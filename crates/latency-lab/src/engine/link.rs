@@ -86,8 +86,8 @@ impl WebServer {
                     return;
                 }
                 let served = Arc::clone(&serving);
-                // An error means that a client has disconnected. Without a thread, the connection
-                // is closed.
+                // An error means that a client has disconnected. If no thread can be created, the
+                // connection is closed.
                 let _ = thread::Builder::new().spawn(move || served.answer_all(&stream));
             }
         })?;

@@ -17,7 +17,7 @@ impl Engine {
                 daemon::mount(self, site, point, interrupt)
             }
         };
-        // If the right image is present before and after the mount, it is the one that was mounted.
+        // If the right image is present before and after mounting, it is the one that was mounted.
         site.watch.look();
         mounted
     }

@@ -19,8 +19,8 @@ pub struct Image {
     pub sha256: String,
     /// The file system that contains the image, and its device: "ext4 on /dev/vda1".
     pub filesystem: Option<String>,
-    /// A line with both hashes, if another image was mounted or found at the end of the run; the
-    /// run is then not valid.
+    /// A line with both hashes, if another image was mounted during the run or found at its end;
+    /// the run is then not valid.
     pub changed: Option<String>,
     #[serde(skip)]
     pub(super) watch: Watch,

@@ -47,7 +47,7 @@ pub(crate) fn compared(rows: impl Iterator<Item = (String, Vec<f64>)>) -> Vec<Ro
     all
 }
 
-/// All comparisons of these figures, so that they can be corrected for their number.
+/// All comparisons of these figures, for the correction for the number of comparisons.
 pub(crate) fn comparisons(figures: &mut [Figure]) -> impl Iterator<Item = &mut Comparison> {
     let rows = figures.iter_mut().flat_map(|figure| &mut figure.rows);
     rows.filter_map(|row| row.against_first.as_mut())

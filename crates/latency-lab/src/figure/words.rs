@@ -10,8 +10,8 @@ use crate::table::Table;
 /// A column's heading, and its value in a summary.
 type Column = (&'static str, fn(&Summary) -> f64);
 
-/// The columns of a figure's table: those of the kernel patch, but the median comes first, and
-/// beside it is the shift.
+/// The columns of a figure's table: those of the kernel patch's table, but the median comes first,
+/// and the shift follows it.
 const FIGURES: [Column; 5] = [
     ("median", |s| s.median),
     ("average", |s| s.average),

@@ -20,7 +20,7 @@ use crate::{Interrupt, Progress, Result};
 /// How long pinning may take: an event tells the daemon that the CPU is back, and under load the
 /// daemon reacts late.
 const PIN: Duration = Duration::from_secs(5);
-/// A request that takes longer counts as lost.
+/// A request that takes longer than this counts as lost.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Seed of the places that are read and of the lengths of the pauses.
 const SEED: u64 = 1;

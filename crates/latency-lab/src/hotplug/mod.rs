@@ -1,9 +1,9 @@
 //! A CPU goes offline and comes back while readers read. No request may be lost or take long, no
 //! byte may be wrong, and the worker of that CPU must be pinned to it again.
 //!
-//! To force every read to reach the engine, its range is first dropped from the page cache. The
-//! bytes are compared with those that the kernel's own EROFS returns or, if it is not available,
-//! with those that the engine under test returned before the first cycle.
+//! To make every read reach the engine, the file is dropped from the page cache before each read.
+//! The bytes are compared with those that the kernel's own EROFS returns or, if it is not
+//! available, with those that the engine under test returned before the first cycle.
 
 mod cpu;
 mod cycles;

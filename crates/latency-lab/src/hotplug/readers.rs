@@ -157,7 +157,8 @@ impl Readers {
         })
     }
 
-    /// Stops the readers; returns how many are still waiting for a request after `patience`.
+    /// Stops the readers; returns how many are still waiting for the end of a request after
+    /// `patience`.
     pub(super) fn stop(self, patience: Duration) -> u64 {
         self.stop.store(true, Ordering::Relaxed);
         let deadline = Instant::now() + patience;
@@ -215,8 +216,8 @@ impl Reader {
         let offset = self.random.usize(..right.len());
         let length = (1 + self.random.usize(..LONGEST as usize)).min(right.len() - offset);
         let file = &self.files[number];
-        // Drops the range from the page cache, so that the engine must serve it. Pages in use stay
-        // cached.
+        // Drops the file from the page cache, so that the engine must serve the range. Pages in use
+        // stay cached.
         let _ = fadvise(file, 0, None, Advice::DontNeed);
         let start = now_ns();
         self.since.store(start, Ordering::Relaxed);
@@ -243,7 +244,7 @@ impl Reader {
 }
 
 fn differing(read: &[u8], right: &[u8]) -> u64 {
-    // Comparing the slices first is faster, and they rarely differ.
+    // Comparing whole slices is faster, and they rarely differ.
     if read == right {
         return 0;
     }

@@ -2,7 +2,7 @@
 
 /// Text as HTML.
 pub fn escape(text: &str) -> String {
-    // The ampersand comes first, since the other replacements contain it.
+    // The ampersand is replaced first, since the other replacements contain it.
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")

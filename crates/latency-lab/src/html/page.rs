@@ -155,7 +155,7 @@ fn legend(rows: &[Row]) -> String {
     format!("<p class=\"legend\">{names}</p>\n")
 }
 
-/// A table of the environment: all fields of its JSON that are known.
+/// A table of the environment, with all fields of its JSON whose values are known.
 fn environment(environment: &Environment) -> Table {
     let mut rows = Vec::new();
     flatten(

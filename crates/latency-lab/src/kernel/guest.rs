@@ -48,7 +48,7 @@ pub fn run_guest() -> Result<()> {
         Err(error) => GuestMessage::Error(error.to_string()).print(),
     }
     rustix::fs::sync();
-    // The console is a serial line: its buffer is still being sent when a write returns.
+    // The console is a serial line, whose buffer is still being sent when a write returns.
     std::thread::sleep(Duration::from_millis(500));
     let _ = reboot(RebootCommand::PowerOff);
     Ok(())

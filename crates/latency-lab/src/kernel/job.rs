@@ -33,7 +33,8 @@ pub(super) const READER_DISK: &str = "/dev/vda";
 /// The engines of erofast that are compared with the kernel's variants, one for each transport.
 const DEVICE: &str = "erofast:percpu,hipri,io_uring=off";
 const RING: &str = "erofast:percpu,hipri,io_uring=on";
-/// Time limit of a launch: an emulated machine is about twenty times slower than its host.
+/// Time limit of a launch, which takes about twenty times longer in an emulated machine than on its
+/// host.
 const TIMEOUT: Duration = Duration::from_secs(600);
 
 /// The measurement that the machine makes.
@@ -98,7 +99,8 @@ impl Job {
         }
     }
 
-    /// Removes the engine that needs io_uring: the guest's kernel does not have FUSE over io_uring.
+    /// Removes the engine that needs io_uring, for a guest whose kernel does not have FUSE over
+    /// io_uring.
     pub(super) fn leave_out_io_uring(&mut self) {
         self.launch
             .engines

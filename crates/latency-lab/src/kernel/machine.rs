@@ -41,9 +41,9 @@ pub(super) struct Machine<'a> {
 
 /// Why a machine produced no report.
 enum Failed {
-    /// The guest sent no message: another accelerator may work.
+    /// The guest sent no message; it may do so with another accelerator.
     Silent(String),
-    /// QEMU itself died before the first message: another start may work.
+    /// QEMU itself died before the first message; it may work when started again.
     Crashed(String),
     /// A permanent failure.
     Error(LabError),

@@ -6,7 +6,7 @@
 //!
 //! * `packages` fetches the distribution's kernel, its headers and source, a compiler and QEMU, and
 //!   unpacks them below a separate directory. Nothing is installed, and no package's scripts run.
-//!   Packages whose programs run in the machine have a root directory of their own there, since the
+//!   Packages whose programs run in the machine are unpacked into another root directory, since the
 //!   machine's CPU may differ from the host's ([`Arch`]).
 //! * `programs` finds the programs of erofast for the machine's CPU.
 //! * `module` builds `fs/erofs` alone, once for each variant.

@@ -62,9 +62,9 @@ const NEWEST: &str = r#"apt-cache show --no-all-versions "linux-image-cloud-$ARC
 /// Fetches the packages. The kernel's headers depend on the compiler that built the kernel
 /// ("gcc-12", since 7.0 "gcc-14-for-host") and on the kernel's tools. apt would fetch both for the
 /// kernel's CPU. Instead, they are fetched for this machine's CPU, and the compiler is one that
-/// compiles for the kernel's CPU. Since 6.17 the image and its modules are in packages that the
-/// kernel's package depends on. Packages for the virtual machine are in a directory of their own;
-/// if both CPUs are the same, most packages are in both directories.
+/// compiles for the kernel's CPU. Since 6.17 the kernel's image and its modules are in packages
+/// that the kernel's package depends on. Packages for the virtual machine are in a directory of
+/// their own; if both CPUs are the same, most packages are in both directories.
 const FETCH: &str = r#"
 depends() {
     apt-cache show --no-all-versions "$1:$ARCH" | sed -n 's/^Depends: //p' |

@@ -73,7 +73,7 @@ pub(super) fn finish(what: &str, command: &mut Command, interrupt: &Interrupt) -
     Child::finish(what, command, LONGEST, interrupt)
 }
 
-/// The output of a command.
+/// Runs a command and returns its output.
 pub(super) fn printed(what: &str, command: &mut Command) -> Result<String> {
     output(command).map_err(|why| LabError::Preparation(format!("{what}: {why}")))
 }

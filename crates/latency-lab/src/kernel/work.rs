@@ -51,7 +51,7 @@ impl Work {
         self.path.join("root")
     }
 
-    /// The path outside the sandbox of a file in its directory `/build`.
+    /// The host's path of a file that programs in the sandbox find in `/build`.
     pub(super) fn inside(&self, name: &str) -> PathBuf {
         self.root().join("build").join(name)
     }

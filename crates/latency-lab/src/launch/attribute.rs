@@ -1,6 +1,6 @@
 //! Derives the sample of a launch from its trace.
 //!
-//! Two figures measure waiting, both defined alike for every engine:
+//! Two figures measure waiting, both defined in the same way for every engine:
 //!
 //! * **Scheduling latency**, the figure of the kernel patch: how long the threads that decompressed
 //!   waited for a CPU. In the kernel these threads are the kworkers while they run
@@ -295,8 +295,8 @@ impl Launch {
         self.owners.get(&wait.pid) == Some(&Owner::Engine)
     }
 
-    /// How long threads of the daemon waited without the program waiting for them, if the trace
-    /// shows this.
+    /// Total of those waits of the daemon's threads that did not delay the program; none if the
+    /// trace does not show which waits these are.
     fn ahead_us(&self) -> Option<f64> {
         let waits = self.report.waits.iter().chain(&self.report.unfinished);
         let ahead = waits.filter(|wait| {

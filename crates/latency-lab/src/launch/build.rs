@@ -89,7 +89,7 @@ pub(super) fn build(
     report
 }
 
-/// A notice that says how many launches count only for their launch time.
+/// A notice that says of how many launches only the launch time counts.
 fn times_alone(engine: &EngineReport) -> Option<String> {
     let alone = engine.times_alone.as_ref()?;
     let others = match alone.too_many {
@@ -133,8 +133,8 @@ fn trace_notices(launcher: &Launcher<'_>) -> Vec<String> {
         .collect()
 }
 
-/// An engine gains at the load's expense if the load gets less than this fraction of what it gets
-/// beside another engine.
+/// An engine gains at the load's expense if, beside it, the load gets less than this fraction of
+/// the CPU time that it gets beside another engine.
 const STARVES: f64 = 0.8;
 
 fn starved(engines: &[EngineReport]) -> Vec<String> {

@@ -18,7 +18,7 @@ pub(super) struct Foreign {
     pub(super) most: String,
 }
 
-/// The name under which work of the kernel for mounts that are not measured is reported.
+/// The name that reports give to the kernel's work for mounts that are not measured.
 pub(super) const OTHER_MOUNT: &str = "the kernel for another EROFS mount";
 
 #[derive(Debug, Default, Clone, PartialEq)]
@@ -44,8 +44,8 @@ pub(super) struct Ran {
     pub(super) cpu: u32,
 }
 
-/// Functions that decide for which threads missing switches are counted, which runs are foreign,
-/// and for how many nanoseconds a run decompressed for mounts that are not measured.
+/// Functions that say for which threads missing switches are counted, which runs are unrelated to
+/// the launch, and for how many nanoseconds a run decompressed for mounts that are not measured.
 pub(super) struct Judges<'a> {
     pub(super) switches: &'a dyn Fn(i32) -> bool,
     pub(super) foreign: &'a dyn Fn(Ran) -> bool,

@@ -35,7 +35,7 @@ const FOREIGN_FLOOR_US: f64 = 500.0;
 /// The recorder's ring buffer per CPU: enough for a launch of several seconds under load.
 const BUFFER_KIB: usize = 48 << 10;
 
-/// Launches programs. The load and the recorder run as long as it exists.
+/// Launches programs. The load and the recorder run as long as this exists.
 pub(super) struct Launcher<'a> {
     options: &'a LaunchOptions,
     /// What the engines need to mount; none if nothing is mounted.
@@ -62,7 +62,8 @@ pub(super) struct TraceNotice {
     pub(super) spoils: bool,
 }
 
-/// What a launch needs: a mount, if any, and the microseconds until it was ready for use.
+/// Everything that was prepared for a launch: the mount, if any, how long mounting took, and the
+/// threads that already exist.
 struct Ready {
     mounted: Option<Mounted>,
     threads: Threads,
@@ -74,7 +75,8 @@ impl Ready {
         self.mounted.as_ref().map(Mounted::point)
     }
 
-    /// Returns an error if the daemon is dead: if the program failed, the daemon is to blame.
+    /// Returns an error if the daemon is dead, because then the daemon is to blame if the program
+    /// failed.
     fn check(&mut self) -> Result<()> {
         self.mounted.as_mut().map_or(Ok(()), Mounted::check)
     }
@@ -107,7 +109,7 @@ impl<'a> Launcher<'a> {
         load: Option<Load>,
         interrupt: &'a Interrupt,
     ) -> Result<Self> {
-        // No process of the recorder runs during a launch: the buffers are read afterwards.
+        // No process of the recorder runs during a launch, since the buffers are read afterwards.
         let record = RecordOptions {
             buffer_kib_per_cpu: BUFFER_KIB,
             drain: Drain::AtStop,
@@ -435,8 +437,9 @@ fn is_daemon(side: &Side) -> bool {
     side.engine.is_some() && !is_kernel(side)
 }
 
-/// While it exists, raises this thread above the load, so that it notices the end of the program
-/// promptly. The program has already started and does not inherit the priority.
+/// While this exists, the thread that created it has priority over the load, so that the thread
+/// notices the end of the program promptly. The program has already started and does not inherit
+/// the priority.
 struct Urgency(Option<i32>);
 
 impl Urgency {

@@ -26,7 +26,7 @@ pub struct LaunchOptions {
     /// The commands to compare, each with the first one. If there are any, image and engines are
     /// not used.
     pub commands: Vec<Side>,
-    /// Whether the launch of a command that fails counts as well.
+    /// Whether a launch counts even if its command failed.
     pub ignore_failure: bool,
     /// The image to launch from.
     pub image: PathBuf,

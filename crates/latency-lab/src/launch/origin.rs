@@ -1,5 +1,5 @@
-//! Finds the mount for which the kernel decompresses: all EROFS mounts share its work queue and its
-//! threads.
+//! Finds the mount for which the kernel decompresses, since all EROFS mounts share one work queue
+//! and its threads.
 //!
 //! For a mount on a block device, the function that completes the last read from the device queues
 //! the work item right after `block_rq_complete` (or `block_bio_complete`) for that device, on the
@@ -135,7 +135,7 @@ pub(super) enum Queuer {
 /// The origins of all items that decompressed.
 #[derive(Debug, Default)]
 pub(super) struct Origins {
-    /// Whether the measured mount was alone.
+    /// Whether the measured mount was the only EROFS mount.
     alone: bool,
     /// Origin of each item, by the time when it was queued and the thread that queued it.
     queued: HashMap<(u64, i32), Origin>,
@@ -209,8 +209,8 @@ impl Mounts {
             (Some(done), Some(own), _) if done == own => Some(Origin::Measured),
             (Some(_), Some(_), _) => Some(Origin::Other),
             (Some(done), None, _) if self.others.contains(&done) => Some(Origin::Other),
-            // Either the program queued the item, or the completion of a read that interrupted the
-            // program.
+            // The item was queued either by the program or by the completion of a read that
+            // interrupted the program.
             (Some(_), None, Queuer::Program) => None,
             // For a file-backed mount, completions do not queue the item.
             (Some(_), None, _) => Some(Origin::Other),

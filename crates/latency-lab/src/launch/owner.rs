@@ -15,7 +15,7 @@ pub enum Owner {
     Idle,
     /// The launched program and its children.
     Program,
-    /// Threads that decompressed, and a daemon's threads.
+    /// Threads of the kernel that decompressed, or a daemon's threads.
     Engine,
     /// The load.
     Load,

@@ -91,8 +91,9 @@ impl fmt::Display for Blocked {
 }
 
 /// The threads behind which the time of `waits` was spent, in order of that time, longest first. An
-/// idle CPU that was about to run the waiting thread is "idle CPU waking up", unless the quota of
-/// the thread's cgroup kept it from running; time that the trace does not explain is "unknown".
+/// idle CPU that was about to run the waiting thread is listed as "idle CPU waking up", unless the
+/// quota of the thread's cgroup kept it from running; time that the trace does not explain is
+/// listed as "unknown".
 pub(super) fn behind(timeline: &Timeline, waits: &[&Wait]) -> Vec<Blocked> {
     let blame = blame(timeline, waits.iter().copied());
     let threads = blame.behind.iter().map(|blocker| Blocked {

@@ -42,7 +42,7 @@ impl Times {
 }
 
 /// Total uninterruptible sleep of a thread within the launch; a sleep that outlasts the launch
-/// counts only up to its end.
+/// counts only until the launch ends.
 fn slept(timeline: &Timeline, window: &Range<u64>, pid: i32) -> u64 {
     let mut runs = timeline.runs_of(pid).map(|(_, run)| run).peekable();
     let mut sum = 0;
@@ -61,7 +61,7 @@ fn slept(timeline: &Timeline, window: &Range<u64>, pid: i32) -> u64 {
 pub struct QueueWaits {
     /// The work queue; empty if it is unknown.
     pub workqueue: String,
-    /// The function that it executes.
+    /// The function that these items execute.
     pub function: String,
     /// The number of items that were started.
     pub items: u64,
@@ -102,7 +102,7 @@ pub(super) fn items<'a>(
         .enumerate()
         .filter_map(|(at, work)| Some((work.queued_ns?, work.queued_by?, at)))
         .collect();
-    // An item starts after it was queued, so the items that it queues come later.
+    // An item starts after it was queued, so the items that it queues come after it in this order.
     queued.sort_unstable();
     let mut of_program: HashSet<usize> = HashSet::new();
     // For each worker, the items of the program that it executed.

@@ -44,7 +44,7 @@ pub struct Outliers {
     pub launch: Vec<usize>,
 }
 
-/// Launches that count only for their launch time and are part of no scheduling figure.
+/// Launches of which only the launch time counts; no scheduling figure includes them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimesAlone {
     /// Number of these launches.
@@ -125,7 +125,7 @@ pub struct EngineReport {
     pub recording: Option<RecordingCost>,
     /// Outliers, which are reported but not dropped.
     pub outliers: Outliers,
-    /// The launches that count only for their launch time.
+    /// The launches of which only the launch time counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub times_alone: Option<TimesAlone>,
     /// The discarded launches, each with its reason and duration.
@@ -258,8 +258,8 @@ impl EngineReport {
         }
     }
 
-    /// Computes the load's share and the idle share of the time of all `cpus` within the launches.
-    /// Reports from early versions lack these times.
+    /// Computes the load's CPU time and the idle time within the launches, as fractions of the time
+    /// of all `cpus`. Both stay unknown for reports from early versions, which lack these times.
     fn share_time(&mut self, cpus: usize, loaded: bool) {
         let traced = self.traced();
         let known = traced.iter().any(|it| it.load_us + it.idle_us > 0.0);
@@ -470,7 +470,7 @@ impl EngineReport {
         known.map(|at| &self.samples[at]).collect()
     }
 
-    /// Divides a sum over the launches whose scheduling is known by their number.
+    /// Divides a sum by the number of launches whose scheduling is known, over which it was taken.
     fn per_launch(&self, sum: f64) -> f64 {
         sum / self.traced().len().max(1) as f64
     }
@@ -542,7 +542,7 @@ impl EngineReport {
         ))
     }
 
-    /// Drops the timelines of all launches except these two.
+    /// Drops the timelines and traces of all launches except those of [`Self::median_and_worst`].
     pub(super) fn keep_two_timelines(&mut self) {
         let kept = self.median_and_worst();
         let kept = kept.map(|(median, worst)| [median.iteration, worst.iteration]);
@@ -558,7 +558,7 @@ impl EngineReport {
         column(&self.samples, of)
     }
 
-    /// Average number of wake-ups per launch; none if it is unknown for too many launches.
+    /// Average number of wake-ups per launch; none if the number is unknown for too many launches.
     pub(crate) fn wakeups(&self) -> Option<f64> {
         let wakeups = |sample: &Sample| sample.wakeups as f64;
         let wakeups: Vec<f64> = self.traced().into_iter().map(wakeups).collect();

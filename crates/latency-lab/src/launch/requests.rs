@@ -1,7 +1,7 @@
-//! Finds the waits of a FUSE daemon's threads for which no program waited. A daemon may read its
-//! own mount ahead of a launch, through a process that is a client like any other: the companion of
-//! erofast, which is recognised by its name, since it may start and end without sending any
-//! request.
+//! Finds those waits of a FUSE daemon's threads that did not delay the program. A daemon may read
+//! its own mount ahead of a launch, through a process that is a client like any other: the
+//! companion of erofast, which is recognised by its name, since it may start and end without
+//! sending any request.
 //!
 //! In Linux 6.10 and later, traces show which thread sends a request and which one answers it
 //! (`fuse_request_send`, `fuse_request_end`). A thread that is woken only to serve the daemon's own
@@ -23,7 +23,8 @@ const COMPANION: [&[u8]; 2] = [b"erofs_companion", b"erofs_replay/"];
 struct Request {
     sent_ns: u64,
     done_ns: u64,
-    /// Whether the daemon's own client sent the request and the program did not wait for it.
+    /// Whether the daemon's own client sent the request and the program did not wait for its
+    /// answer.
     ahead: bool,
 }
 
@@ -41,8 +42,7 @@ pub(super) struct Requests {
     answered: HashMap<i32, Vec<Request>>,
     /// Threads of the daemon's processes that are clients of a mount.
     clients: HashSet<i32>,
-    /// The waits of these clients for which the program waited too, by thread and time of their
-    /// end.
+    /// The waits of these clients that delayed the program too, by thread and time of their end.
     awaited: HashSet<(i32, u64)>,
 }
 
@@ -69,8 +69,8 @@ impl Requests {
         }
         let servers: HashSet<i32> = answers.iter().map(|answer| answer.server).collect();
         let senders = answers.iter().filter_map(|answer| answer.sent);
-        // If a server appears as a sender, the request is another thread's: the server has only
-        // made room for it in the kernel's queue.
+        // If a server appears as a sender, the request is another thread's, for which the server
+        // has only made room in the kernel's queue.
         let is_client = |pid: &i32| owner(*pid) == Owner::Engine && !servers.contains(pid);
         let senders = senders.map(|(_, pid)| pid).filter(is_client).collect();
         let mut clients = processes(senders, &servers, report, owner);
@@ -134,7 +134,7 @@ impl Requests {
         }
     }
 
-    /// Whether a wait of a thread of the daemon was only on behalf of the daemon's own client.
+    /// Whether a wait of a thread of the daemon delayed only the daemon's own client.
     pub(super) fn is_ahead(&self, wait: &Wait) -> bool {
         if self.clients.contains(&wait.pid) {
             return !self.awaited.contains(&(wait.pid, wait.end_ns));

@@ -28,9 +28,9 @@ pub struct Sample {
     /// never added to the scheduling latency. None for FUSE mounts: their requests queue in the
     /// kernel, which does not trace when a daemon takes one.
     pub queue_us: Option<f64>,
-    /// Waits of a daemon's threads for the daemon's own read-ahead, for which the program did not
-    /// wait. They are not part of the scheduling latency. If the kernel does not trace requests to
-    /// FUSE mounts, only the companion's own waits are known; none without a companion.
+    /// Waits of a daemon's threads that delayed only the daemon's own read-ahead, not the program.
+    /// They are not part of the scheduling latency. If the kernel does not trace requests to FUSE
+    /// mounts, only the companion's own waits are known; none without a companion.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ahead_us: Option<f64>,
     /// Time that the program's first thread slept: from blocking (in a page fault, a read or
@@ -40,7 +40,7 @@ pub struct Sample {
     /// Time that the program's first thread was runnable but did not run.
     #[serde(deserialize_with = "or_unknown")]
     pub program_preempted_us: f64,
-    /// CPU time of the program's threads, including interrupts within it.
+    /// CPU time of the program's threads, including that of interrupts while they ran.
     #[serde(default = "unknown", deserialize_with = "or_unknown")]
     pub cpu_us: f64,
     /// The time that interrupts and softirqs took within `cpu_us`.

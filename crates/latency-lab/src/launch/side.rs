@@ -162,8 +162,8 @@ fn combinations(scans: &[Scan]) -> Vec<Values> {
 }
 
 /// The name of a command. A given name has its placeholders replaced or, if it has none, is
-/// followed by the values. Without a given name it is the values if there is only one command,
-/// otherwise the command line.
+/// followed by the values. Without a given name, the name consists of the values if there is only
+/// one command; otherwise it is the command line.
 fn name(given: Option<&str>, command: &[OsString], values: &Values, commands: usize) -> String {
     let words = values.iter().map(|(place, value)| {
         let name = place.trim_start_matches('{').trim_end_matches('}');

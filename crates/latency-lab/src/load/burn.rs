@@ -12,7 +12,7 @@ const LEAST: f64 = 0.5;
 /// A reader that works makes more reads per second than this, even if it waits for a disk and
 /// shares CPUs with the jobs.
 const READS_PER_SECOND: f64 = 10.0;
-/// The fault if no time was counted.
+/// The fault that is reported if no time was counted.
 const SPOILT: &str = "every launch was spoilt";
 /// Largest plausible share: clock ticks are counted at different moments, so a share may slightly
 /// exceed 1.
@@ -65,8 +65,8 @@ pub struct Spent {
     pub(crate) busy: f64,
     pub(crate) stolen: f64,
     pub(crate) load: f64,
-    /// Time of the launches themselves, and time that other programs may take: neither is available
-    /// to the load.
+    /// Time that is not available to the load: that of the launches themselves, and what other
+    /// programs may take.
     pub(crate) own: f64,
     pub(crate) reads: u64,
 }
@@ -133,7 +133,8 @@ impl Spent {
         self.counted(profile, jobs, self.fault(wanted(jobs, cpus), cpus), cpus)
     }
 
-    /// The report of a load that is given as a command line. Such a load only has to run.
+    /// The report of a load that is given as a command line. No share of CPU time is required of
+    /// such a load.
     pub(super) fn of_line(&self, line: &str, cpus: usize) -> LoadReport {
         let fault = (self.total <= 0.0).then(|| SPOILT.to_owned());
         self.counted(line.into(), 0, fault, cpus)
@@ -193,7 +194,7 @@ pub struct LoadReport {
 mod tests {
     use super::*;
 
-    /// Times that are spent within ten seconds of CPU time.
+    /// Ten seconds of CPU time, of which the load, the lab and the idle task take this much.
     fn spent(load: f64, own: f64, idle: f64) -> Spent {
         Spent {
             total: 10.0,

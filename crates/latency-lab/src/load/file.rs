@@ -1,4 +1,5 @@
-//! The file that the load's random reader reads. It is actually written, and on a real disk.
+//! The file that the load's random reader reads. It is on a real disk, and all its blocks are
+//! written.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

@@ -94,8 +94,8 @@ fn command(file: &Path, burners: usize) -> Command {
     command.arg(format!("--numjobs={burners}"));
     command.args(reader.split(' '));
     command.arg(format!("--size={}", file::BYTES));
-    // fio splits names at colons, so it gets the name of the file below its working directory. It
-    // also leaves state files there if it is killed.
+    // fio splits names at colons, so it gets the file's name without the directory, and runs in
+    // that directory. If it is killed, it also leaves its state files there.
     let mut name = OsString::from("--filename=");
     name.push(file.file_name().unwrap_or_default());
     command.arg(name);
@@ -111,7 +111,7 @@ mod tests {
     use std::fs::File;
     use std::io::{BufRead, BufReader};
 
-    /// Makes the test run the lab in a separate process, which is then killed.
+    /// Environment variable that tells the test executable to act as the lab that the test kills.
     const KILLED: &str = "EROFAST_TEST_IS_KILLED";
 
     fn be_killed() {

@@ -85,12 +85,12 @@ impl Load {
         below.into_iter().chain([self.child.id()]).collect()
     }
 
-    /// The current counters, at which a window begins.
+    /// The current counters, which mark the beginning of a window.
     pub fn window(&self) -> Option<Moment> {
         Moment::now(&self.processes())
     }
 
-    /// Adds the time since `window` was taken to the time in which the load had to run.
+    /// Counts the window that began when `window` was taken and ends now.
     pub fn count(&mut self, window: Option<Moment>) {
         if let Some(spent) = self.since(window) {
             self.add(spent);

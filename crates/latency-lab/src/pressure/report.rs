@@ -29,7 +29,7 @@ pub struct PressureReport {
     pub pools: Vec<PoolReport>,
     /// Whether 64 pages are enough.
     pub sufficient: Option<Sufficient>,
-    /// Whether all launches were made, every launch had to get pages, and reclaim could be counted.
+    /// Whether all launches were made, every launch needed pages, and reclaim could be counted.
     pub valid: bool,
     /// Why the run is not valid; empty if it is valid.
     #[serde(default)]

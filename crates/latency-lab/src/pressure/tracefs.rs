@@ -1,5 +1,5 @@
-//! Mounts tracefs for the run if necessary, as the recorder of the other experiments does: the
-//! daemon reads the numbers of the reclaim events from it.
+//! Mounts tracefs for the run if necessary, as the recorder of the other experiments does, because
+//! the daemon reads the numbers of the reclaim events from tracefs.
 
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 

@@ -127,7 +127,7 @@ impl Child {
         }
     }
 
-    /// The error that the child failed in this way.
+    /// An error that says how the child failed.
     pub(crate) fn failed(&self, engine: impl ToString, program: String, how: String) -> LabError {
         LabError::Program {
             engine: engine.to_string(),
@@ -206,7 +206,7 @@ pub(crate) fn describe(status: ExitStatus) -> String {
 }
 
 impl End {
-    /// Describes the end for messages.
+    /// Describes, for messages, how the wait ended.
     pub(crate) fn describe(self) -> String {
         match self {
             End::Exited(status) => describe(status),

@@ -78,8 +78,8 @@ pub(crate) fn policy() -> Option<String> {
     })
 }
 
-/// Why figures from a trace would be wrong here, if they would: a trace has the process IDs of the
-/// whole machine, but /proc has those of this namespace.
+/// Why figures from a trace would be wrong here; none if they would be right. A trace has the
+/// process IDs of the whole machine, but /proc has those of this namespace.
 pub(crate) fn foreign_pids() -> Option<&'static str> {
     // PROC_PID_INIT_INO of linux/proc_ns.h, unchanged since Linux 3.8.
     let first = "pid:[4026531836]";
@@ -189,7 +189,7 @@ const IDLE: [usize; 2] = [3, 4];
 const STEAL: usize = 7;
 
 impl Machine {
-    /// Time that was neither idle nor waiting for a disk.
+    /// Time in which CPUs were neither idle nor waiting for a disk.
     pub(crate) fn busy(&self) -> u64 {
         let waits = IDLE.iter().map(|&state| self.0[state]).sum::<u64>();
         self.total() - waits
@@ -207,7 +207,7 @@ impl Machine {
 
     /// The time since `before`. None if a counter went backwards, because no part of the sum is
     /// known then: idle time goes backwards when a CPU goes offline, and stolen time when a virtual
-    /// machine migrates. A decrease of a few ticks is only the rounding of proc_stat(5).
+    /// machine migrates. A decrease of a few ticks is due to the kernel's rounding.
     pub(crate) fn since(&self, before: &Machine) -> Option<Machine> {
         const ROUNDING: u64 = 10;
         let mut states = [0; 8];

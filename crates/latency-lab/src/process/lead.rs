@@ -1,5 +1,5 @@
 //! Keeps the lab ahead of its children if the lab was started with a real-time policy. Otherwise a
-//! program that never sleeps would keep the CPU from the lab, and the lab could not end the program
+//! program that never sleeps would keep the lab off the CPU, and the lab could not end the program
 //! at its time limit.
 
 use std::process::Command;

@@ -13,7 +13,7 @@ use rustix::process::{
 use super::facts::{children, descendants};
 use crate::Interrupt;
 
-/// Longest time that passes before a request to stop is noticed.
+/// Maximum time until a request to stop is noticed.
 const SLICE: Duration = Duration::from_millis(200);
 
 /// How long to wait for killed processes, which may still be waiting for a device.
@@ -38,8 +38,8 @@ impl Orphans {
         }
     }
 
-    /// Waits until all processes that the program left have ended, at most until `deadline` or a
-    /// request to stop. Returns true if there were such processes.
+    /// Waits until all processes that the program left behind have ended, at most until `deadline`
+    /// or a request to stop. Returns true if there were such processes.
     pub(crate) fn wait(&self, deadline: Instant, interrupt: &Interrupt) -> bool {
         let mut found = false;
         while let Some(&one) = self.living().first() {
@@ -66,8 +66,8 @@ impl Orphans {
         self.living().into_iter().map(name).collect()
     }
 
-    /// Children of the lab that the program left. Children that have ended are reaped, so that
-    /// their own children become visible.
+    /// Children of the lab that the program left behind. Children that have ended are reaped, so
+    /// that their own children become visible.
     fn living(&self) -> Vec<Pid> {
         let new = children(std::process::id());
         let new = new.difference(&self.before);

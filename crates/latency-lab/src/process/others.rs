@@ -64,7 +64,7 @@ impl Others {
 }
 
 /// Describes how much CPU time other programs use before a run, if they use so much that launches
-/// cannot count.
+/// beside them would not count.
 pub(crate) fn load_found(limit: f64) -> Option<String> {
     /// Long enough for many clock ticks, so that the share is precise.
     const LOOK: Duration = Duration::from_millis(500);

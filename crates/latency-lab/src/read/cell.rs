@@ -7,7 +7,7 @@ use crate::engine::Engine;
 /// A way of reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Test {
-    /// Each reader reads its own adjacent part of the biggest files.
+    /// Each reader reads its own contiguous part of the biggest files.
     Sequential {
         /// Number of threads.
         readers: usize,

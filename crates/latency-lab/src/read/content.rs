@@ -58,8 +58,8 @@ impl Content {
         self.parts.iter().map(|part| part.length).sum()
     }
 
-    /// Divides the parts into adjacent shares of about equal size, at block boundaries, so that no
-    /// block has two readers.
+    /// Divides the parts into contiguous shares of about equal size, at block boundaries, so that
+    /// no block has two readers.
     pub(crate) fn shares(&self, readers: usize) -> Vec<Vec<Part>> {
         let block = Test::SEQUENTIAL_BLOCK as u64;
         let share = self

@@ -130,8 +130,8 @@ impl Executor for Bench<'_> {
     }
 }
 
-/// The result of a read. If the read failed and the daemon has ended, the error is the end of the
-/// daemon.
+/// The result of a read. If the read failed and the daemon has ended, the error says how the daemon
+/// ended.
 fn read<T>(engine: &Engine, result: std::io::Result<T>, mounted: &mut Mounted) -> Result<T> {
     result.map_err(|source| match mounted.check() {
         Err(died) => died,

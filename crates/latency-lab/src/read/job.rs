@@ -67,7 +67,7 @@ fn together<S: Sync, R: Send>(
     together_in(|_| thread::Builder::new(), shares, work)
 }
 
-/// [`together`], with the thread for the share of this number as `thread` makes it.
+/// Like [`together`], but `thread` makes the builder of each thread, given the number of its share.
 fn together_in<S: Sync, R: Send>(
     thread: impl Fn(usize) -> thread::Builder,
     shares: &[S],

@@ -1,6 +1,6 @@
 //! A recording divided into blocks of equal length: how long the threads of each name waited in
-//! each block. The total wait in a recording says nothing about how much waiting varies; the blocks
-//! show that.
+//! each block. The total wait in a recording says nothing about how much the waiting varies over
+//! time; the blocks show that.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -88,7 +88,7 @@ fn averages(sums: &[Sum]) -> Vec<f64> {
 }
 
 /// Replaces each pair of neighbours by its average, again and again, until the remaining values
-/// hardly depend on one another: the rules for claims assume independent samples.
+/// hardly depend on one another, because the rules for claims assume independent samples.
 fn joined(mut series: Vec<f64>) -> Vec<f64> {
     while series.len() >= 2 * FEWEST && correlation(&series) > ALIKE {
         series = series.chunks(2).map(mean).collect();
@@ -224,8 +224,8 @@ pub(super) fn row_of_group(report: &Report, group: &Group, by: GroupBy) -> Strin
     }
 }
 
-/// The name of a thread's row. All kworkers share "kworker": chance decides which of them serves an
-/// item, so that differs between recordings.
+/// The name of a thread's row. All kworkers share the row "kworker", because it is left to chance
+/// which of them serves an item.
 fn of_thread(report: &Report, (pid, comm): (i32, Comm), by: GroupBy) -> String {
     let process = report.process(pid).map(|process| report.comm(process));
     let comm = match by {

@@ -76,7 +76,7 @@ pub struct Differing {
     pub name: String,
     /// False if too many events of these threads are missing; nothing is compared then.
     pub valid: bool,
-    /// "old" or "new", if the row occurs only in this recording.
+    /// "old" or "new" if the row occurs only in the recording of this name.
     pub only: Option<&'static str>,
     /// The waits in the old recording.
     pub old: Waits,

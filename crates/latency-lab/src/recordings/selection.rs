@@ -17,7 +17,7 @@ pub struct Source<'a> {
 pub struct Selection<'a> {
     /// The kind of thing that a row represents.
     pub by: GroupBy,
-    /// If set, only threads and work queues whose names it accepts are compared.
+    /// If this is set, only threads and work queues whose names it accepts are compared.
     pub name: Option<&'a dyn Fn(&str) -> bool>,
     /// Maximum number of rows to show; those with the most waiting are shown.
     pub most: usize,

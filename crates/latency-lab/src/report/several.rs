@@ -112,7 +112,7 @@ impl Reports {
         invalid.collect()
     }
 
-    /// The differences of settings and environments from those of the first report.
+    /// How settings and environments differ from those of the first report.
     pub(crate) fn notices(&self) -> Vec<String> {
         let texts: Vec<String> = self.all.iter().map(|(_, it)| it.to_json()).collect();
         let same = |place: &usize| texts[..*place].contains(&texts[*place]);

@@ -54,8 +54,8 @@ pub struct Comparison {
     /// The fraction of all pairs in which the second side is lower, where ties count half; 0.5 if
     /// there is no difference.
     pub chance_lower: f64,
-    /// The two-sided p-value: the probability that the pairs are at least this uneven if there is
-    /// no difference.
+    /// The two-sided p-value: if there is no difference, the probability that `chance_lower` is at
+    /// least this far from 0.5.
     pub p_value: f64,
     /// `p_value` after the correction for all comparisons of the report (Bonferroni).
     pub p_adjusted: f64,
@@ -74,7 +74,7 @@ pub struct Comparison {
 /// The scale of the shifts.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 enum Scale {
-    /// The logarithms of the samples, which are positive: a shift is a ratio.
+    /// The logarithms of the samples, so a shift is a ratio. All samples must be positive.
     Ratio,
     /// The samples themselves.
     #[default]
@@ -148,16 +148,16 @@ pub(crate) fn in_rounds(rounds: &[usize], samples: &[f64]) -> Vec<(usize, f64)> 
         .collect()
 }
 
-/// The minimum number of rounds with which a run with this many comparisons can support a claim,
-/// which it does if all shifts have the same sign.
+/// The minimum number of rounds that a run with this many comparisons needs to support a claim.
+/// With that minimum, the claim is supported only if all shifts have the same sign.
 pub fn fewest_rounds(comparisons: usize) -> usize {
     let least = 2.0 * comparisons.max(1) as f64 / LEVEL;
     least.log2().ceil() as usize
 }
 
 /// The minimum number of samples per side that can support a claim if they were not measured in
-/// rounds. They do if all samples of one side are below all of the other, which is one of
-/// 2n-choose-n orders.
+/// rounds. With that minimum, the claim is supported only if all samples of one side are below all
+/// samples of the other; only one of the 2n-choose-n possible orders is like that.
 pub fn fewest_samples(comparisons: usize) -> usize {
     let least = 2.0 * comparisons.max(1) as f64 / LEVEL;
     let (mut samples, mut ways) = (1, 2.0);

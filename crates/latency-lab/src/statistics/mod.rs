@@ -1,6 +1,7 @@
 //! Turns samples into statements: summaries, the shift between two sides, outliers, modes.
 //!
-//! Nothing here reads a clock or a random device: the same samples produce the same statement.
+//! Nothing here reads a clock or a random device, so the same samples always produce the same
+//! statement.
 
 mod compare;
 mod modes;

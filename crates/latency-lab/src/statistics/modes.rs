@@ -8,8 +8,8 @@ use sched_trace::stats::{deviation, mean, median_of_sorted, sorted};
 /// Minimum number of samples in a group; fewer would be outliers.
 const FEWEST: usize = 3;
 /// Minimum distance between the groups' averages, in units of their common deviation (Ashman's D,
-/// 1994). It is 3.5 for the halves of a uniform distribution, 2.7 for those of a bell curve, and 4
-/// for the best division of an exponential distribution.
+/// 1994). The distance is 3.5 between the halves of a uniform distribution, 2.7 between those of a
+/// bell curve, and 4 for the best division of an exponential distribution.
 const SEPARATION: f64 = 6.0;
 /// Minimum gap between the groups, in standard deviations of the wider group.
 const GAP: f64 = 2.0;

@@ -87,8 +87,9 @@ impl Shifts {
         below + self.sorted.partition_point(|&shift| shift <= 0.0)
     }
 
-    /// The probability that the numbers of pairs below and above zero are at least this uneven, in
-    /// either direction, if there is no difference. With ties the result is too high.
+    /// The probability that the numbers of pairs below and above zero differ at least this much, in
+    /// either direction, if there is no difference between the sides. With ties the result is too
+    /// high.
     pub(super) fn p_value(&self) -> f64 {
         let half = self.half_below();
         let fewer = half.min(2 * self.sorted.len() - half).div_ceil(2);

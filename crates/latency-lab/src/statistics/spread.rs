@@ -1,6 +1,6 @@
-//! Compares two sides beyond their shift. A few launches that take twice as long do not change the
-//! typical launch, but users wait for them. Averages and 90th percentiles must therefore be similar
-//! as well.
+//! Compares two sides by more than their shift. A few launches that take twice as long do not
+//! change the typical launch, but users wait for them. Averages and 90th percentiles must therefore
+//! be similar as well.
 
 use super::percentile;
 use super::shift::Interval;

@@ -70,7 +70,7 @@ pub(super) fn default_directory() -> PathBuf {
 /// Checks the owner and mode of the directory, since commands that are kept there are run.
 ///
 /// # Errors
-/// Fails if another user could have put commands into the directory.
+/// Fails if the directory belongs to another user, or if every user may write to it.
 pub(super) fn check_directory(directory: &Path) -> Result<()> {
     let status = fs::metadata(directory).doing("looking at", directory)?;
     let place = directory.display();

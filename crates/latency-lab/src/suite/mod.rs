@@ -140,7 +140,7 @@ impl Suite<'_> {
             iterations: self.options.iterations,
             load: self.options.load.clone(),
             timeout: self.options.timeout,
-            // The load's file is used for all programs and for the next run.
+            // The load's file is kept for all programs and for the next run.
             scratch: Some(self.directory.clone()),
             keep_scratch: true,
             times_only: true,

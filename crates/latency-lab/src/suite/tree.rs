@@ -39,8 +39,8 @@ impl Tree {
         &self.root
     }
 
-    /// Adds a file of the machine at the path by which programs know it; symlinks to it are
-    /// followed.
+    /// Adds a file of the machine at the path by which programs know it; if that path is a symlink,
+    /// the target is copied.
     pub(super) fn file(&self, path: &Path) -> io::Result<()> {
         let to = self.place(path)?;
         if to.exists() {
