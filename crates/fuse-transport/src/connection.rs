@@ -34,19 +34,19 @@ pub struct Restartable {
 
 /// The device, the filesystem and the counters of one mount, and whether it has ended.
 pub(crate) struct Connection {
-    /// Set at creation.
+    /// Fixed at creation.
     pub(crate) device: OwnedFd,
-    /// Set at creation.
+    /// Fixed at creation.
     pub(crate) filesystem: Arc<dyn Filesystem>,
     /// Set by the handshake.
     protocol: OnceLock<Protocol>,
-    /// Set at creation: size of the largest request in bytes.
+    /// Fixed at creation: size of the largest request in bytes.
     max_request: usize,
     /// Guarded by its own lock: as many sets as channels were ever open at the same time.
     pub(crate) counters: PiMutex<Vec<Arc<Counters>>>,
     /// Atomic: whether the mount has ended.
     ended: AtomicBool,
-    /// Set at creation: readable once a channel has seen the end of the mount.
+    /// Fixed at creation: readable once a channel has seen the end of the mount.
     end: EventFd,
     /// The order of the threads that wait for the device.
     pub(crate) wait_order: WaitOrder,

@@ -47,9 +47,9 @@ const RETURNED: u8 = 4;
 /// The queues of one mount.
 #[derive(Debug)]
 pub(crate) struct EntryOrder {
-    /// Set at creation.
+    /// Fixed at creation.
     queues: Box<[Queue]>,
-    /// Set at creation: wakes the thread that takes entries out.
+    /// Fixed at creation: wakes the thread that takes entries out.
     pub(crate) asked: Arc<EventFd>,
     /// Atomic: ID of the thread that takes entries out, 0 until it waits.
     thread: AtomicI32,

@@ -54,12 +54,12 @@ impl Lent {
 
 #[derive(Debug)]
 struct Loan {
-    /// Set at creation.
+    /// Fixed at creation.
     work: Borrowed,
     /// Atomic. [`CLOSED`], plus [`ONE`] for each thread that is inside. No thread enters once the
     /// loan is closed.
     gate: AtomicUsize,
-    /// Set at creation. The lending thread, which may sleep until the last other thread has left.
+    /// Fixed at creation. The lending thread, which may sleep until the last other thread has left.
     owner: Thread,
 }
 
