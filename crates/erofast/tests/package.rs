@@ -656,8 +656,8 @@ fn the_version_names_the_commit_and_changes_since() {
     std::fs::write(workspace.join("README.md"), "not a source").expect("room");
     assert_eq!(version_of(&workspace, &build), format!("1.2.3 ({commit})"));
 
-    // In the tarball of that commit the version has the hash of the commit, even inside another
-    // repository.
+    // In the tarball of that commit, the version contains the commit's hash, even if the tarball is
+    // unpacked inside another repository.
     let tarball = place.path().join("source.tar");
     let output = format!("--output={}", tarball.display());
     git(&["archive", "--prefix=inside/", &output, "HEAD"]);

@@ -216,8 +216,8 @@ impl Timeline {
         self.switch(cpu, Run::begin(start_ns, task));
     }
 
-    /// Ends a run. A switch names the previous thread; a CPU's first run knows only that thread's
-    /// pid. If another thread was switched in last, the kernel omitted the switch to the thread
+    /// Ends a run. A switch names the previous thread, of which a CPU's first run has only the pid.
+    /// If another thread was switched in last, the kernel omitted the switch to the thread
     /// that leaves, which cannot have run before its wake-up.
     fn leave(&mut self, event: &Event, task: Task, state: TaskState) {
         let runs = self.cpus.entry(event.cpu).or_default();

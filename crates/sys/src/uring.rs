@@ -220,9 +220,9 @@ impl Uring {
         }
         let slot = (self.tail % self.slots) as usize;
         let place = self.submissions.at(slot * size_of::<Submission>());
-        // SAFETY: inside the memory, which is page-aligned; the kernel does not read this slot
-        // before the tail says that it is filled, and had finished with the slot when it moved the
-        // head.
+        // SAFETY: `place` is inside the memory, which is page-aligned. The kernel does not read
+        // this slot before the tail says that it is filled, and had finished with the slot's
+        // previous entry when it moved the head.
         unsafe { place.cast::<Submission>().write(*submission) };
         self.tail = self.tail.wrapping_add(1);
         self.counter(self.submissions_tail)

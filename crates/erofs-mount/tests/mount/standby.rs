@@ -57,7 +57,7 @@ impl Processes {
     }
 }
 
-/// The last child of a process with this name.
+/// The last child named `name` of the process `parent`.
 fn child(parent: Pid, name: &str) -> Option<Pid> {
     let raw = parent.as_raw_nonzero();
     let children = fs::read_to_string(format!("/proc/{raw}/task/{raw}/children")).ok()?;

@@ -314,7 +314,7 @@ fn column(samples: &[Sample], of: fn(&Sample) -> f64) -> Vec<f64> {
     known.map(|at| of(&samples[at])).collect()
 }
 
-/// A figure of every launch for which it is known, with the launch's round.
+/// For every launch in which the figure `of` is known: the launch's round and the figure.
 fn in_rounds(samples: &[Sample], of: fn(&Sample) -> f64) -> Vec<(usize, f64)> {
     let known = known(samples, of).into_iter();
     known
